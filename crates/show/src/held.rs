@@ -61,6 +61,7 @@ pub fn row(node: &Node, held: &ReservationView<'_>) -> v1::Reservation {
         traffic: Some(traffic(&held.traffic)),
         service: Some(types::service(held.service, || guaranteed(held.rspec))),
         rule: held.rule.as_ref().map(ToString::to_string),
+        peer: neighbor.clone(),
         neighbor,
         proof,
         identity,

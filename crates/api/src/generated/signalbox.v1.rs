@@ -875,10 +875,9 @@ pub struct Reservation {
     /// Rule that allowed it; absent: the default.
     #[prost(string, optional, tag = "8")]
     pub rule: ::core::option::Option<::prost::alloc::string::String>,
-    /// The neighbor that the request came from; several, with spaces between them, if their requests are merged. Absent: this host, or a
-    /// sender of whom nothing is known.
+    /// The same as `neighbor`, for programs that know this name.
     #[prost(string, optional, tag = "9")]
-    pub neighbor: ::core::option::Option<::prost::alloc::string::String>,
+    pub peer: ::core::option::Option<::prost::alloc::string::String>,
     /// The kernel enforces it; otherwise it is granted only.
     #[prost(bool, tag = "10")]
     pub enforced: bool,
@@ -897,6 +896,10 @@ pub struct Reservation {
     /// host's end of the flow.
     #[prost(string, optional, tag = "15")]
     pub requester: ::core::option::Option<::prost::alloc::string::String>,
+    /// The neighbor that the request came from; several, with spaces between them, if their requests are merged. Absent: this host, or a
+    /// sender of whom nothing is known.
+    #[prost(string, optional, tag = "16")]
+    pub neighbor: ::core::option::Option<::prost::alloc::string::String>,
 }
 impl ::prost::Name for Reservation {
     const NAME: &'static str = "Reservation";
@@ -2694,7 +2697,7 @@ pub struct Decision {
     pub rate_octets_per_s: ::core::option::Option<u64>,
     #[prost(message, optional, tag = "14")]
     pub service: ::core::option::Option<Service>,
-    /// What a passage opens: "outward", "inward", "reserve" or "block".
+    /// What a passage opens: "outward", "inward", "between", "reserve" or "block".
     #[prost(string, optional, tag = "15")]
     pub opening: ::core::option::Option<::prost::alloc::string::String>,
     /// Lifetime without a refresh.
