@@ -114,6 +114,8 @@ impl Natfw {
         let boxed = matches!(self.config.middlebox, Middlebox::Firewall | Middlebox::Nat);
         let host = match kind {
             Kind::Create => received.mri.src(),
+            // It is refused for its side.
+            Kind::External if self.interfaces.side(received.ifindex) == Side::Outside => return None,
             Kind::External => Receiver::of(&received.mri, &asked.terminal()?)?.address,
         };
         (boxed && received.peer_address != Some(host)).then_some(host)

@@ -126,6 +126,9 @@ fn an_external_from_the_wrong_side_or_that_blocks_is_refused() {
     let mut rig = Rig::edge_nat();
     let answer = only(rig.by_outside(loose(FAR, HOST), &external(1, 100, 20230)));
     assert_eq!(answer.message(), error(1, Info::EXTERNAL_SIDE));
+    // So is one for a host inside.
+    let answer = only(rig.by_outside(loose(HOST, HOST), &external(1, 100, 20230)));
+    assert_eq!(answer.message(), error(1, Info::EXTERNAL_SIDE));
     let deny = Message { efi: Some(FlowInfo::DENY), ..external(1, 100, 20230) };
     let answer = only(rig.by_inside(loose(HOST, TOWARDS), &deny));
     assert_eq!(answer.info(), Info::ACTION_NOT_APPLICABLE);
