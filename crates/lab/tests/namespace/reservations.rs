@@ -23,6 +23,8 @@ name = "{name}"
 description = "two hosts and a router"
 topology = {{ chain = ["h1", "r1", "h2"], all_nodes = {{ protocols = ["gist", "ping", "qos"] }}, all_links = {{ rate = "100mbit" }} }}
 links.r1-h2.rate = "10mbit"
+config.policy.report_rule = true
+config.policy.trusted = ["local", "10.0.0.0/8"]
 nodes.r1.config.policy.trusted = ["local", "10.0.1.0/24"]
 nodes.r1.config.policy.rules = [
     {{ name = "guests", action = "deny", ip_protocol = ["udp"], ports = ["7000-7999"] }}
