@@ -252,7 +252,9 @@ pub fn settle(namespace: &Namespace, timeout: Duration) -> Result<()> {
     let deadline = Instant::now() + timeout;
     loop {
         let links = output("ip", &["-n", namespace.name(), "-o", "link", "show", "up"])?;
-        let waiting = links.lines().find(|link| !link.contains("LOOPBACK") && !link.contains("state UP"));
+        // Tunnels have no carrier and stay in the state UNKNOWN.
+        let carries = |link: &str| link.contains("state UP") || link.contains("state UNKNOWN");
+        let waiting = links.lines().find(|link| !link.contains("LOOPBACK") && !carries(link));
         let tentative = output("ip", &["-n", namespace.name(), "-6", "-o", "address", "show", "tentative"])?;
         let Some(waiting) = waiting.or(tentative.lines().next()) else { return Ok(()) };
         if Instant::now() >= deadline {
