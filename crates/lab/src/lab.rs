@@ -10,6 +10,7 @@ use crate::daemon::{self, Daemon};
 use crate::evidence::Stop;
 use crate::plan::{Plan, merge};
 use crate::state::{self, State};
+use crate::routing::{self, Router};
 use crate::{certificates, net, wait};
 
 /// A lab that this process has made.
@@ -18,6 +19,8 @@ pub(crate) struct Lab {
     pub(crate) plan: Plan,
     state: State,
     daemons: BTreeMap<usize, Daemon>,
+    /// The routing programs of nodes.
+    routers: BTreeMap<usize, Router>,
     /// The kernel's rules before the daemons that were killed.
     before: BTreeMap<usize, Vec<String>>,
 }
@@ -28,7 +31,8 @@ impl Lab {
         net::refuse_standing(&plan)?;
         let namespaces = plan.nodes.iter().map(|node| node.namespace.clone()).collect();
         let state = State::create(&plan.name, namespaces)?;
-        let lab = Self { plan, state, daemons: BTreeMap::new(), before: BTreeMap::new() };
+        let mut lab =
+            Self { plan, state, daemons: BTreeMap::new(), routers: BTreeMap::new(), before: BTreeMap::new() };
         let directory = state::directory(&lab.plan.name);
         let made = fs::create_dir_all(&directory)
             .with_context(|| format!("cannot make {}", directory.display()))
@@ -37,6 +41,7 @@ impl Lab {
                 lab.plan.files.iter().try_for_each(|(name, text)| certificates::write(&directory, name, text))
             })
             .and_then(|()| net::make(&lab.plan))
+            .and_then(|()| lab.start_routing())
             .and_then(|()| wait::check());
         match made {
             Ok(()) => Ok(lab),
@@ -50,6 +55,39 @@ impl Lab {
             Ok(()) => error,
             Err(second) => error.context(format!("and what was made cannot be taken down: {second:#}")),
         }
+    }
+
+    /// Starts the routing programs and waits until they have found all routes.
+    fn start_routing(&mut self) -> Result<()> {
+        let nodes: Vec<_> = self.plan.nodes.iter().map(|node| node.routing).enumerate().collect();
+        for (node, kind) in nodes.into_iter().filter_map(|(node, kind)| Some((node, kind?))) {
+            let router = Router::start(&self.plan, node, kind)?;
+            self.routers.insert(node, router);
+            self.record(node)?;
+        }
+        routing::converge(&self.plan)
+    }
+
+    /// Writes the processes of a node's routing into the state, from which `lab down` ends them after a crash.
+    fn record(&mut self, node: usize) -> Result<()> {
+        let name = &self.plan.nodes[node].name;
+        for process in self.routers.get(&node).into_iter().flat_map(Router::processes) {
+            if let Ok(process) = Identity::of(process) {
+                self.state.daemons.push(state::Daemon { node: name.clone(), process: process.into() });
+            }
+        }
+        self.state.save()
+    }
+
+    /// Ends the routing programs of a node and starts them again.
+    pub(crate) fn restart_routing(&mut self, node: usize) -> Result<()> {
+        self.routers.get_mut(&node).map_or(Ok(()), |router| router.restart(&self.plan))?;
+        self.record(node)
+    }
+
+    /// Sets the cost of an interface in the routing program of a node.
+    pub(crate) fn set_cost(&mut self, node: usize, interface: &str, cost: u16) -> Result<()> {
+        self.routers.get_mut(&node).map_or(Ok(()), |router| router.set_cost(&self.plan, interface, cost))
     }
 
     /// Starts all daemons and waits until each is ready.
@@ -141,7 +179,9 @@ impl Lab {
     /// Takes the lab down.
     pub(crate) fn down(mut self) -> Result<()> {
         let stopped = self.stop_all();
+        let ended = self.routers.values_mut().try_for_each(Router::end);
         net::remove(&self.plan.name)?;
+        ended?;
         stopped.map(drop)
     }
 }

@@ -54,6 +54,7 @@ mod queues;
 pub mod replay;
 mod report;
 mod requires;
+mod routing;
 mod run;
 mod scenario;
 pub mod scratch;

@@ -41,6 +41,7 @@ pub(crate) fn make(plan: &Plan) -> Result<()> {
     }
     for (node, namespace) in plan.nodes.iter().zip(&namespaces) {
         add_routes(node, namespace).with_context(|| format!("cannot set the routes of {}", node.name))?;
+        set_up(plan, node, namespace).with_context(|| format!("cannot make the `setup` of {}", node.name))?;
         if let Some(ruleset) = &node.nftables {
             topology::nft(namespace, ruleset)
                 .with_context(|| format!("cannot load the `nftables` of {}", node.name))?;
@@ -105,7 +106,8 @@ fn make_link(plan: &Plan, namespaces: &[Namespace], index: usize) -> Result<()> 
 }
 
 fn add_routes(node: &PlannedNode, namespace: &Namespace) -> Result<()> {
-    for route in &node.routes {
+    // A routing program finds the others.
+    for route in node.routes.iter().filter(|route| route.given || node.routing.is_none()) {
         let to = Prefix { addr: route.to.address, len: route.to.length };
         match route.metric {
             0 => topology::add_route(namespace, to, Some(route.via), None)?,
@@ -113,6 +115,18 @@ fn add_routes(node: &PlannedNode, namespace: &Namespace) -> Result<()> {
                 let [to, via, metric] = [route.to.to_string(), route.via.to_string(), metric.to_string()];
                 kernel::output(namespace, "ip", &["route", "replace", &to, "via", &via, "metric", &metric])?;
             }
+        }
+    }
+    Ok(())
+}
+
+/// Runs the commands of a node's `setup`.
+fn set_up(plan: &Plan, node: &PlannedNode, namespace: &Namespace) -> Result<()> {
+    for command in &node.setup {
+        let command = plan.with_addresses(command);
+        let mut words = command.split_whitespace();
+        if let Some(program) = words.next() {
+            kernel::output(namespace, program, &words.collect::<Vec<_>>())?;
         }
     }
     Ok(())
@@ -259,14 +273,15 @@ pub(crate) fn rules(namespace: &Namespace) -> Result<Vec<String>> {
         ("nft", &["-s", "list", "ruleset"]),
         ("ip", &["-4", "rule", "show"]),
         ("ip", &["-6", "rule", "show"]),
-        ("ip", &["-4", "route", "show", "table", "all"]),
-        ("ip", &["-6", "route", "show", "table", "all"]),
+        ("ip", &["-o", "-4", "route", "show", "table", "all"]),
+        ("ip", &["-o", "-6", "route", "show", "table", "all"]),
     ];
     let mut lines = queues(namespace)?;
     for (program, words) in commands {
         let text = kernel::output(namespace, program, words)?;
-        // The kernel's own routes come and go with its link-local addresses.
-        let lines_of = text.lines().filter(|line| !line.contains("proto kernel"));
+        // The kernel's own routes come and go with its link-local addresses, those of a routing program as it finds them.
+        let theirs = ["proto kernel", "proto bird", "proto ospf"];
+        let lines_of = text.lines().filter(|line| !theirs.iter().any(|proto| line.contains(proto)));
         lines.extend(lines_of.map(|line| format!("{program}: {}", without_comment(line).trim_end())));
     }
     Ok(lines)

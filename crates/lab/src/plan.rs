@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::protocols::{self, Protocol};
-use crate::scenario::{Certificate, Family, Link, Prefix, Scenario};
+use crate::scenario::{Certificate, Family, Link, Prefix, Routing, Scenario};
 
 /// The names of all namespaces of the lab begin with it.
 pub(crate) const NAMESPACE_PREFIX: &str = "sbx-";
@@ -34,6 +34,10 @@ pub(crate) struct PlannedNode {
     pub(crate) certificate: Option<Certificate>,
     /// The ruleset of its operator.
     pub(crate) nftables: Option<String>,
+    /// Commands that change its network before the daemon starts.
+    pub(crate) setup: Vec<String>,
+    /// The program that sets its routes.
+    pub(crate) routing: Option<Routing>,
     pub(crate) config: toml::Table,
     pub(crate) interfaces: Vec<PlannedInterface>,
     pub(crate) routes: Vec<PlannedRoute>,
@@ -71,6 +75,8 @@ pub(crate) struct PlannedRoute {
     pub(crate) to: Prefix,
     pub(crate) via: IpAddr,
     pub(crate) metric: u32,
+    /// The file has it; otherwise it is the shortest path.
+    pub(crate) given: bool,
 }
 
 /// A link of the path from one node to another.
@@ -118,6 +124,8 @@ impl Plan {
                     protocols: node.protocols.clone(),
                     certificate: node.certificate,
                     nftables: node.nftables.clone(),
+                    setup: node.setup.clone(),
+                    routing: node.routing,
                     config,
                     interfaces: Vec::new(),
                     routes: Vec::new(),
@@ -251,7 +259,7 @@ impl Plan {
             .filter(|route| index[route.node.as_ref().as_str()] == node)
             .filter_map(|route| {
                 let via = via(index[route.via.as_ref().as_str()])?;
-                Some(PlannedRoute { to: route.to, via, metric: route.metric })
+                Some(PlannedRoute { to: route.to, via, metric: route.metric, given: true })
             })
             .collect();
         // Breadth first from here, links in the file's order; only routers are passed through.
@@ -270,7 +278,7 @@ impl Plan {
                     && let Some(via) = via(first)
                 {
                     let to = Prefix { address: network.0, length: network.1 };
-                    routes.push(PlannedRoute { to, via, metric: 0 });
+                    routes.push(PlannedRoute { to, via, metric: 0, given: false });
                 }
             }
             if at != node && !self.nodes[at].forward {

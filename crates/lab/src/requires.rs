@@ -17,13 +17,16 @@ pub(crate) fn lacking(scenario: &Scenario) -> Result<Option<String>> {
                 (root, "root, and not that of a user namespace".to_owned())
             }
             Requirement::Netem => (
-                tried(&["qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"])?,
+                tried("tc", &["qdisc add dev lo root netem delay 1ms"])?,
                 "netem in the kernel".to_owned(),
             ),
             Requirement::Ebpf => {
                 (traffic::can_classify(), "eBPF in the kernel, and the right to load programs".to_owned())
             }
             Requirement::Sctp => (sctp(), "SCTP in the kernel".to_owned()),
+            Requirement::Device(kind) => {
+                (has_device(kind)?, format!("devices of the kind {kind} in the kernel"))
+            }
             Requirement::Program(name) => (program(name), format!("the program {name}")),
         };
         if !has {
@@ -33,12 +36,29 @@ pub(crate) fn lacking(scenario: &Scenario) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// Tries a command of `tc` in a namespace of its own.
-fn tried(words: &[&str]) -> Result<bool> {
+/// Whether all these commands of a program succeed, one after the other, in a namespace of their own.
+fn tried(program: &str, commands: &[&str]) -> Result<bool> {
     let namespace = Namespace::create(&format!("{NAMESPACE_PREFIX}probe-{}", std::process::id()))?;
-    let result = kernel::output(&namespace, "tc", words);
+    let succeeds = |command: &&str| {
+        kernel::output(&namespace, program, &command.split_whitespace().collect::<Vec<_>>()).is_ok()
+    };
+    let result = commands.iter().all(succeeds);
     netns::delete(namespace.name())?;
-    Ok(result.is_ok())
+    Ok(result)
+}
+
+/// Whether the kernel can make a device of this kind.
+fn has_device(kind: &str) -> Result<bool> {
+    let more = match kind {
+        "gre" => "local 192.0.2.1 remote 192.0.2.2",
+        "vlan" => "id 7",
+        "vrf" => "table 7",
+        "vxlan" => "id 7 dstport 4789",
+        _ => "",
+    };
+    let under = if kind == "vlan" { "link under" } else { "" };
+    let made = format!("link add {under} name probe type {kind} {more}");
+    tried("ip", &["link add under type veth peer name other", &made])
 }
 
 /// Whether the kernel has SCTP now, or its module was loaded.

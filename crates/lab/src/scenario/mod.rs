@@ -92,8 +92,23 @@ pub(crate) struct Node {
     pub(crate) certificate: Option<Certificate>,
     /// The ruleset that its kernel has before the daemon starts: what its operator made.
     pub(crate) nftables: Option<String>,
+    /// Commands that change its network before the daemon starts, one after the other.
+    pub(crate) setup: Vec<String>,
+    /// The program that sets its routes.
+    pub(crate) routing: Option<Routing>,
     /// Merged into the daemon's configuration.
     pub(crate) config: toml::Table,
+}
+
+/// Kinds of network devices that a scenario can require.
+const DEVICES: [&str; 6] = ["bond", "gre", "vlan", "vrf", "vxlan", "wireguard"];
+
+/// A program of the machine that finds the routes of a node, by OSPF.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Routing {
+    Bird,
+    Frr,
 }
 
 /// Something that a machine may lack.
@@ -108,6 +123,8 @@ pub(crate) enum Requirement {
     Ebpf,
     /// SCTP in the kernel.
     Sctp,
+    /// A kind of network device, as `ip link add type` names it.
+    Device(String),
     /// A program in one of the directories of `PATH`.
     Program(String),
 }
@@ -119,6 +136,7 @@ impl From<String> for Requirement {
             "netem" => Self::Netem,
             "ebpf" => Self::Ebpf,
             "sctp" => Self::Sctp,
+            kind if DEVICES.contains(&kind) => Self::Device(name),
             _ => Self::Program(name),
         }
     }

@@ -106,6 +106,15 @@ impl<'s> Scope<'s> {
         Err(Mistake::new(name.span(), what))
     }
 
+    /// Fails unless a program of the machine finds the routes of the node.
+    pub(crate) fn routing(&self, name: &Spanned<String>) -> Result<(), Mistake> {
+        if self.find(name)?.routing.is_some() {
+            return Ok(());
+        }
+        let what = format!("node `{}` has no `routing`; set it to \"bird\" or \"frr\"", name.as_ref());
+        Err(Mistake::new(name.span(), what))
+    }
+
     /// Fails unless the daemon of the node runs the protocol.
     pub(crate) fn runs(&self, protocol: &dyn Protocol, name: &Spanned<String>) -> Result<(), Mistake> {
         self.daemon(name)?;

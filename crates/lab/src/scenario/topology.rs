@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::load::{Mistake, decode, rest};
 use super::source::merge;
-use super::{Certificate, Link, Node, Prefix, validate};
+use super::{Certificate, Link, Node, Prefix, Routing, validate};
 use crate::protocols;
 
 /// The protocols of a node that names none.
@@ -33,6 +33,9 @@ struct NodeKeys {
     forward: Option<bool>,
     certificate: Option<Certificate>,
     nftables: Option<String>,
+    #[serde(default)]
+    setup: Vec<String>,
+    routing: Option<Routing>,
     #[serde(default)]
     config: toml::Table,
 }
@@ -122,8 +125,8 @@ fn node(
     }
     let forward = keys.forward.unwrap_or_else(|| links(name.as_ref()) > 1);
     let protocols = if keys.daemon { protocols } else { protocols::Set::new() };
-    let NodeKeys { daemon, certificate, nftables, config, .. } = keys;
-    Ok(Node { name, daemon, protocols, forward, certificate, nftables, config })
+    let NodeKeys { daemon, certificate, nftables, setup, routing, config, .. } = keys;
+    Ok(Node { name, daemon, protocols, forward, certificate, nftables, setup, routing, config })
 }
 
 /// Returns the links: those of the chain first, then the others in the file's order.

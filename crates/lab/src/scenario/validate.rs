@@ -6,7 +6,7 @@ use toml::Spanned;
 
 use super::load::Mistake;
 use super::scope::Scope;
-use super::{Link, Scenario};
+use super::{Family, Link, Scenario};
 
 /// A node's name is part of interface names, which the kernel limits to 15 octets.
 const NODE_NAME_MAX: usize = 8;
@@ -65,6 +65,10 @@ fn nodes(scenario: &Scenario) -> Result<(), Mistake> {
         }
         if index == NODES_MAX {
             return Err(Mistake::new(node.name.span(), format!("a lab has at most {NODES_MAX} nodes")));
+        }
+        if node.routing.is_some() && scenario.family == Family::Ipv6 {
+            let what = "the routing programs of a lab have IPv4 only; take `routing` out, or `family`";
+            return Err(Mistake::new(node.name.span(), what));
         }
         if !node.daemon && (!node.config.is_empty() || node.certificate.is_some()) {
             let what = format!(

@@ -10,6 +10,7 @@ mod inject;
 mod link;
 pub(crate) mod program;
 mod reserve;
+mod routing;
 mod stop;
 pub(crate) mod traffic;
 mod wait;
@@ -41,6 +42,7 @@ pub(crate) const STEPS: &[StepKind] = &[
     kind::<inject::Inject>(),
     kind::<link::Link>(),
     kind::<daemon::Daemon>(),
+    kind::<routing::Routing>(),
     kind::<wait::Wait>(),
     kind::<expect::Expect>(),
     kind::<stop::Stop>(),
