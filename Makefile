@@ -1,5 +1,5 @@
 # What people type. The work is in scripts/, the same at the desk and in continuous integration.
-.PHONY: help demo test lint fuzz deny msrv bench bpf bpf-check generated hooks
+.PHONY: help demo test lint fuzz deny msrv bench kernels kernels-short bpf bpf-check generated hooks
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -27,6 +27,12 @@ msrv:  ## build everything, tests too, with the oldest compiler that is promised
 
 bench:  ## the engine in memory, and a node on the wire against a bare forwarder
 	@scripts/bench.sh
+
+kernels:  ## scenarios on Linux 5.10, 6.1, 6.12 and the newest, in virtual machines; the table of docs/kernels.md
+	@scripts/kernels.sh --report docs/kernels.md
+
+kernels-short:  ## the same on Linux 6.1 with six scenarios, in some minutes
+	@scripts/kernels.sh --short
 
 generated:  ## make the Rust code of the gRPC API after a change of a proto file, and docs/config.md
 	@scripts/generated.sh

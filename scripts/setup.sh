@@ -32,6 +32,9 @@ if [ "${1:-}" = test ] && [ ! -e /usr/include/usrsctp.h ]; then packages+=(libus
 if [ "${1:-}" = test ]; then need tshark tshark; fi
 # Counts the instructions of each message.
 if [ "${1:-}" = test ]; then need valgrind valgrind; fi
+# Virtual machines with other kernels; the rest of what they need is fetched and not installed.
+if [ "${1:-}" = kernels ]; then need qemu-system-x86_64 qemu-system-x86; fi
+if [ "${1:-}" = kernels ]; then need python3 python3; fi
 # libFuzzer is C++.
 if [ "${1:-}" = fuzz ]; then need c++ g++; fi
 # The example of a signaling application in Python, and the generator of its code.
