@@ -84,17 +84,19 @@ impl Qos {
     }
 
     /// Does what waited for the RESERVE of the previous peer that has come, which has this RII. True: that RESERVE
-    /// needs nothing more.
+    /// needs nothing more. With an RII it may be a request that no node further on has answered, perhaps because the
+    /// route changed before. It is forwarded, so that the user gets the answer of the whole path.
     pub(super) fn end_doubt(&mut self, key: Key, rii: Option<u32>) -> bool {
         let Some(session) = self.sessions.get_mut(key) else { return false };
         let Some(doubt) = session.seldom.change(|seldom| seldom.doubt.take()) else { return false };
         match (doubt.then, rii) {
             (Then::Route, rii) => {
                 self.look_up_repair(key);
-                if let Some(rii) = rii {
+                let answered = self.has(key, Marks::ANSWERED);
+                if let Some(rii) = rii.filter(|_| answered) {
                     self.respond(key, rii, Info::RESERVED, None::<Hops<'_>>);
                 }
-                true
+                answered || rii.is_none()
             }
             // The RESERVE itself is forwarded.
             (Then::Whole, Some(_)) => false,

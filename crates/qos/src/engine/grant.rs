@@ -228,8 +228,8 @@ impl Qos {
         let distance = number.wrapping_sub(session.rsn_in.get().unwrap_or_default().number);
         let other = opened || first || other_peer || restarted || other_flow;
         let changed = other || distance != 2 || *session.qspec != *given.qspec;
-        // The next nodes have the reservation already, under the RSN that they have.
-        let absorbed = absorbed && !first && *session.qspec == *given.qspec;
+        // The next nodes have the reservation already, under the RSN that they have, and have said so.
+        let absorbed = absorbed && session.marks.has(Marks::ANSWERED) && *session.qspec == *given.qspec;
         if keeps && let Some(grant) = session.grant.take() {
             let mri = session.mri();
             session.seldom.change(|seldom| seldom.kept.push((mri, grant)));
@@ -262,6 +262,7 @@ impl Qos {
         marks.set(Marks::NO_REPLACE, !message.flags.contains(MessageFlags::REPLACE));
         if changed && !absorbed {
             marks.set(Marks::CONFIRMED, false);
+            marks.set(Marks::ANSWERED, false);
             session.next_rsn();
         }
         if session.refresh_at == Moment::NEVER {

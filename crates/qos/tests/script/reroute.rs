@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use signalbox_core::Direction;
 use signalbox_core::service::{NetworkEvent, SiiHandle};
-use signalbox_qos::wire::{Info, Message, MessageFlags, MessageType, Rsn};
+use signalbox_qos::wire::{Hop, Hops, Info, Message, MessageFlags, MessageType, Rsn};
+use signalbox_wire::Writer;
 
-use crate::rig::{BEFORE, BEHIND, EPOCH, OTHER, Rig, SESSION, Sent, flow, octets, qspec, reserve};
+use crate::rig::{
+    BEFORE, BEHIND, EPOCH, OTHER, Rig, SESSION, Sent, addr, flow, octets, qspec, query_qspec, reserve,
+};
 
 fn response(info: Info) -> Message<'static> {
     Message { info: Some(info.into()), ..Message::new(MessageType::RESPONSE) }
@@ -71,6 +74,77 @@ fn a_relay_reserves_along_a_new_route_when_its_previous_peer_has_answered() {
     let sent = rig.receive(&Message { rii: Some(71), ..reserve(3, &some) });
     let [onward] = &sent[..] else { panic!("{sent:?}") };
     assert!(onward.message().rii == Some(71) && onward.message().qspec.is_some());
+}
+
+/// The route changes while a request is on its way. The previous peer sends it again, because this node asks for it. A node
+/// of the path may still refuse it: the answer of the path is the answer, with the nodes that granted it.
+#[test]
+fn a_relay_does_not_answer_for_a_path_that_has_not_answered() {
+    let (second, some, more) = (SiiHandle(4), qspec(10_000), qspec(20_000));
+    let first = || {
+        let mut rig = Rig::new();
+        rig.reserved(3, 10_000);
+        rig.network(flow().inverted(), NetworkEvent::Good(BEFORE));
+        rig.network(flow(), NetworkEvent::Good(BEHIND));
+        (rig, reserve(3, &some))
+    };
+    let changed = || {
+        let mut rig = confirmed();
+        let onward = rig.receive(&Message { rii: Some(60), ..reserve(4, &more) });
+        assert_eq!(onward.len(), 1, "it goes to the next peer");
+        onward.iter().for_each(|sent| rig.sent(sent));
+        (rig, reserve(4, &more))
+    };
+    for (mut rig, request) in [first(), changed()] {
+        let sent = rig.network(flow(), NetworkEvent::Good(second));
+        assert!(matches!(&sent[..], [question] if question.info() == Info::FULL_QSPEC_REQUIRED), "{sent:?}");
+        let octets_of_hops = octets_of(&[Hop { address: addr("10.0.1.9"), rate: 5, after_gap: false }]);
+        let hops = Hops::from_octets(&octets_of_hops);
+        let sent = rig.receive(&Message { rii: Some(70), hops, ..request });
+        assert!(sent.iter().all(|one| one.message().kind == MessageType::RESERVE), "{sent:?}");
+        let passed = sent.iter().find(|one| one.message().rii == Some(70)).unwrap();
+        assert_eq!(passed.message().hops.unwrap().iter().count(), 2, "with the own grant");
+        let back = Message { rii: Some(70), ..response(Info::RESERVED) };
+        let sent = rig.receive_octets(second, flow().inverted(), SESSION, &octets(&back));
+        let answered = sent.iter().any(|one| one.message().rii == Some(70) && one.info() == Info::RESERVED);
+        assert!(answered, "{sent:?}");
+    }
+}
+
+/// The same where the receiver reserves, and the path on its side changes.
+#[test]
+fn a_relay_does_not_answer_the_receiver_for_a_path_that_has_not_answered() {
+    for answered in [true, false] {
+        let mut rig = Rig::new();
+        let (init, some) = (query_qspec(10_000), qspec(10_000));
+        let query = Message {
+            flags: MessageFlags::RESERVE_INIT,
+            qspec: Some(&init),
+            ..Message::new(MessageType::QUERY)
+        };
+        assert_eq!(rig.receive(&query).len(), 1);
+        let [onward] =
+            <[Sent; 1]>::try_from(rig.back(&Message { rii: Some(60), ..reserve(3, &some) })).unwrap();
+        rig.sent(&onward);
+        if answered {
+            rig.receive(&Message { rii: Some(60), ..response(Info::RESERVED) });
+        }
+        let sent = rig.network(flow(), NetworkEvent::Good(SiiHandle(4)));
+        assert!(matches!(&sent[..], [again] if again.message().is_reserve_init()), "{sent:?}");
+        let new = Message { rsn: Some(Rsn { number: 0, epoch: 5 }), rii: Some(70), ..reserve(0, &some) };
+        let sent = rig.receive_octets(SiiHandle(4), flow().inverted(), SESSION, &octets(&new));
+        let [one] = &sent[..] else { panic!("{sent:?}") };
+        let kind = if answered { MessageType::RESPONSE } else { MessageType::RESERVE };
+        assert_eq!((one.message().kind, one.message().rii), (kind, Some(70)));
+    }
+}
+
+fn octets_of(hops: &[Hop]) -> Vec<u8> {
+    let mut octets = Vec::new();
+    hops.iter().for_each(|hop| {
+        hop.write(&mut Writer::new(&mut octets));
+    });
+    octets
 }
 
 fn tears(sent: &[Sent]) -> Vec<(Option<SiiHandle>, u32)> {
