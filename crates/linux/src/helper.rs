@@ -118,12 +118,7 @@ impl Helper {
             fs::create_dir_all(directory).map_err(system)?;
         }
         clear_stale(path)?;
-        let listener = Socket::new(Domain::UNIX, Type::SEQPACKET, None).map_err(system)?;
-        // The file has the mode of the socket from its first moment on.
-        fchmod(&listener, Mode::S_IRUSR | Mode::S_IWUSR).map_err(|error| system(error.into()))?;
-        listener.bind(&SockAddr::unix(path).map_err(system)?).map_err(system)?;
-        give_to(path, user).map_err(system)?;
-        listener.listen(BACKLOG).map_err(system)?;
+        let listener = listening(path, |path| give_to(path, user)).map_err(system)?;
         let set: SigSet = SIGNALS.into_iter().collect();
         let signals = set
             .thread_block()
@@ -366,6 +361,18 @@ fn clear_stale(path: &Path) -> Result<(), OpenError> {
     }
 }
 
+/// A socket at `path` that `give` gives to the user of the daemon. It listens before: a daemon that waits for its socket connects as
+/// soon as it owns it.
+fn listening(path: &Path, give: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<Socket> {
+    let listener = Socket::new(Domain::UNIX, Type::SEQPACKET, None)?;
+    // The file has the mode of the socket from its first moment on.
+    fchmod(&listener, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    listener.bind(&SockAddr::unix(path)?)?;
+    listener.listen(BACKLOG)?;
+    give(path)?;
+    Ok(listener)
+}
+
 /// Makes the socket at `path` the property of a user. Who may write the directory, as the daemon may, could put a link to another file
 /// there, so the file that is looked at is the one that changes.
 fn give_to(path: &Path, user: &User) -> io::Result<()> {
@@ -423,6 +430,18 @@ mod tests {
         let error = Helper::open(&path, &own_user(), IoConfig::default()).err().unwrap();
         assert_eq!(error.id, "not-a-socket");
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn the_socket_listens_before_it_belongs_to_the_daemon() {
+        let directory = directory("listens");
+        let path = directory.join("helper.sock");
+        let connect = |path: &Path| {
+            let client = Socket::new(Domain::UNIX, Type::SEQPACKET, None)?;
+            client.connect(&SockAddr::unix(path)?)
+        };
+        listening(&path, connect).unwrap();
         fs::remove_dir_all(directory).unwrap();
     }
 
