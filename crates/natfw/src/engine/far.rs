@@ -1,5 +1,5 @@
 //! The side where the packets of a request leave this node. A flow between two interfaces of the inside is opened by a rule only,
-//! so the route decides what is asked for. The request waits for it.
+//! so the route decides what is asked for. The request waits for the routes to both ends, which are asked for at once.
 
 use core::net::IpAddr;
 
@@ -15,7 +15,7 @@ use super::check::Refused;
 use super::config::Middlebox;
 use super::external::Receiver;
 use super::interfaces::Side;
-use super::parked::{Parked, Place};
+use super::parked::{Answered, Parked, Place, Queries};
 use super::reservation::Invitation;
 use super::session::{Asked, Kind};
 use crate::wire::{Info, Message, RuleAction};
@@ -38,7 +38,7 @@ impl Routes {
     }
 
     /// With one more. What was needed before may be no more, so the older one goes.
-    fn with(self, new: Far) -> Self {
+    pub(super) fn with(self, new: Far) -> Self {
         let Self([last, _]) = self;
         Self([Some(new), last.filter(|last| last.address != new.address)])
     }
@@ -58,8 +58,8 @@ pub(super) struct Ends {
 pub(super) enum Unplanned {
     /// It is refused.
     Refused(Refused),
-    /// The route to this address has to be known.
-    Route(IpAddr),
+    /// The routes to these addresses have to be known.
+    Routes([Option<IpAddr>; 2]),
 }
 
 impl From<Refused> for Unplanned {
@@ -131,14 +131,19 @@ impl Natfw {
         routes: &Routes,
         resources: &Resources,
     ) -> Result<Ends, Unplanned> {
-        let route =
-            |address: IpAddr| routes.of(address).ok_or(Unplanned::Route(address)).map(|known| known.ifindex);
         let far = self.far_end(kind, received, asked);
         let passes = far.is_some() || kind == Kind::External;
         let here = received.ifindex;
-        let near = match self.near_end(kind, received, asked).filter(|_| passes) {
+        let near = self.near_end(kind, received, asked).filter(|_| passes);
+        let missing = |end: &IpAddr| routes.of(*end).is_none();
+        let needed = [near.filter(missing), far.filter(missing).filter(|_| far != near)];
+        if needed.iter().any(Option::is_some) {
+            return Err(Unplanned::Routes(needed));
+        }
+        let route = |address: IpAddr| routes.of(address).and_then(|known| known.ifindex);
+        let near = match near {
             Some(host) => {
-                let at = route(host)?;
+                let at = route(host);
                 if at.is_some_and(|at| self.interfaces.side(at) != self.interfaces.side(here)) {
                     let peer = received.peer_address;
                     tracing::debug!(session = %received.session, ?peer, %host, reason = "the host is on the other side", "passage refused");
@@ -148,34 +153,31 @@ impl Natfw {
             }
             None => Some(here),
         };
-        Ok(Ends { near, far: far.map(route).transpose()?.flatten() })
+        Ok(Ends { near, far: far.and_then(route) })
     }
 
-    /// Lets a request wait for the route to an address, beside those that are known.
+    /// Lets a request wait for the routes to these addresses, beside those that are known.
     pub(super) fn park(
         &mut self,
         received: &RecvMessage<'_>,
         message: &Message<'_>,
-        address: IpAddr,
+        ends: [Option<IpAddr>; 2],
         routes: Routes,
     ) {
         let Some(msn) = message.msn else { return };
-        let query = match &received.mri {
-            Mri::PathCoupled(flow) if flow.dst == address => RouteQuery {
+        let query = |end: IpAddr| match &received.mri {
+            Mri::PathCoupled(flow) if flow.dst == end => RouteQuery {
                 src: Some(flow.src),
                 protocol: flow.protocol,
                 src_port: flow.src_port,
                 dst_port: flow.dst_port,
-                ..RouteQuery::to(address)
+                ..RouteQuery::to(end)
             },
-            Mri::PathCoupled(_) | Mri::LooseEnd(_) => RouteQuery::to(address),
+            Mri::PathCoupled(_) | Mri::LooseEnd(_) => RouteQuery::to(end),
         };
-        let lookup = self.last_lookup + 1;
-        match self.parked.put(lookup, received, msn, (query, routes)) {
-            Place::New => {
-                self.last_lookup = lookup;
-                self.out.look_up(lookup, query);
-            }
+        let queries = ends.map(|end| end.map(query));
+        match self.parked.put(self.next_lookup(), received, msn, (queries, routes)) {
+            Place::New => self.look_up_ends(queries),
             Place::Taken => {}
             Place::Old => self.counters.old_msn += 1,
             Place::None => {
@@ -185,40 +187,50 @@ impl Natfw {
         }
     }
 
-    /// A route is known: handles the request that waits for it.
+    const fn next_lookup(&self) -> u64 {
+        self.last_lookup + 1
+    }
+
+    /// Asks for the routes of one request. Each request takes two numbers.
+    fn look_up_ends(&mut self, queries: Queries) {
+        for query in queries {
+            self.last_lookup += 1;
+            if let Some(query) = query {
+                self.out.look_up(self.last_lookup, query);
+            }
+        }
+    }
+
+    /// A route is known: handles the request that waits for it, if it waits for no other one.
     pub(super) fn on_any_route(
         &mut self,
         lookup: u64,
         result: Result<Route, NoRoute>,
         resources: &mut Resources,
     ) {
-        if let Some(query) = self.parked.wait_again(lookup, self.last_lookup + 1) {
-            self.last_lookup += 1;
-            return self.out.look_up(self.last_lookup, query);
-        }
-        match self.parked.resume(lookup) {
-            Some(parked) => self.resume(&parked, result, resources),
-            None => self.on_route(lookup, result, resources),
+        let ifindex = result.ok().filter(|route| !route.local).map(|route| route.ifindex);
+        match self.parked.answer(lookup, ifindex, self.next_lookup()) {
+            Answered::Request(parked) => self.resume(&parked, resources),
+            Answered::Waits => {}
+            Answered::Again(queries) => self.look_up_ends(queries),
+            Answered::Unknown => self.on_route(lookup, result, resources),
         }
     }
 
-    /// Handles a request whose route is known.
-    fn resume(&mut self, parked: &Parked, result: Result<Route, NoRoute>, resources: &mut Resources) {
-        let route = result.ok().filter(|route| !route.local);
-        let far = Far { address: parked.query.dst, ifindex: route.map(|route| route.ifindex) };
+    /// Handles a request whose routes are known.
+    fn resume(&mut self, parked: &Parked, resources: &mut Resources) {
         let last = self.last_lookup;
-        self.handle_again(parked, far, resources);
+        self.handle_again(parked, resources);
         if self.last_lookup == last {
             self.parked.release(parked);
         }
     }
 
-    /// Handles a request, with one more route than before.
-    fn handle_again(&mut self, parked: &Parked, far: Far, resources: &mut Resources) {
+    fn handle_again(&mut self, parked: &Parked, resources: &mut Resources) {
         let Indication::RecvMessage(received) = parked.request.map(Octets::as_slice) else { return };
         // It was parsed before.
         let Ok(message) = Message::parse(received.data) else { return };
-        self.on_request(&received, &message, parked.routes.with(far), resources);
+        self.on_request(&received, &message, parked.routes, resources);
         if let Some(key) = self.find(received.session) {
             self.rearm(key);
         }

@@ -1,4 +1,4 @@
-//! Requests that wait for a route. One waits for each peer of a session: the last one.
+//! Requests that wait for routes. One waits for each peer of a session: the last one.
 //!
 //! What waits dies with its session. A request that was resumed after the deletion of its session would open a passage that nobody
 //! refreshes, and that its user cannot close.
@@ -6,28 +6,33 @@
 use core::net::IpAddr;
 use std::collections::BTreeMap;
 
-use signalbox_core::SessionId;
 use signalbox_core::index::KeyedHasher;
 use signalbox_core::node::RouteQuery;
 use signalbox_core::octets::Octets;
 use signalbox_core::service::{Indication, OwnedIndication, RecvMessage, SiiHandle};
 use signalbox_core::shares::{Shares, source};
+use signalbox_core::{IfIndex, SessionId};
 
-use super::far::Routes;
+use super::far::{Far, Routes};
 use super::session::newer;
 use super::sweep::initiator;
 
 /// Requests that wait at one time. A quarter of the places is for sources that have few.
 const MOST: u32 = 1024;
 
-/// A request that waits for the route to the far end of its flow.
+/// The routes that a request waits for: one, or those to both ends of its flow.
+pub(super) type Queries = [Option<RouteQuery>; 2];
+
+/// A request that waits for the routes to the ends of its flow.
 #[derive(Debug)]
 pub(super) struct Parked {
     pub(super) request: OwnedIndication,
-    pub(super) query: RouteQuery,
-    /// Those that are known.
+    queries: Queries,
+    /// Which of them have an answer.
+    answered: [bool; 2],
+    /// The routes that are known.
     pub(super) routes: Routes,
-    /// The route that was asked for is that of an earlier request in its place.
+    /// The routes that were asked for are those of an earlier request in its place.
     outdated: bool,
     pub(super) msn: u32,
     owner: Owner,
@@ -42,7 +47,7 @@ type Owner = (SessionId, Option<u64>);
 /// What became of a request that is to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// It waits for this lookup, which is to be made.
+    /// It waits for its lookups, which are to be made.
     New,
     /// It has the place of an earlier one of its session.
     Taken,
@@ -52,10 +57,23 @@ pub(super) enum Place {
     None,
 }
 
+/// What an answer to a lookup changes.
+#[derive(Debug)]
+pub(super) enum Answered {
+    /// The request has all its routes.
+    Request(Box<Parked>),
+    /// It waits for the other route.
+    Waits,
+    /// The request needs other routes, which are to be looked up.
+    Again(Queries),
+    /// No request waits for it.
+    Unknown,
+}
+
 /// The requests that wait.
 #[derive(Debug)]
 pub(super) struct Requests {
-    /// By the number of the lookup.
+    /// By the number of the first lookup. That of the second one, or what is left free for it, is the next number.
     waiting: BTreeMap<u64, Parked>,
     by_owner: BTreeMap<Owner, u64>,
     shares: Shares<IpAddr>,
@@ -66,13 +84,13 @@ impl Requests {
         Self { waiting: BTreeMap::new(), by_owner: BTreeMap::new(), shares: Shares::new(MOST, hasher) }
     }
 
-    /// Lets a request wait for a route.
+    /// Lets a request wait for routes. `lookup` and the next number are those of its lookups.
     pub(super) fn put(
         &mut self,
         lookup: u64,
         received: &RecvMessage<'_>,
         msn: u32,
-        (query, routes): (RouteQuery, Routes),
+        (queries, routes): (Queries, Routes),
     ) -> Place {
         let owner = owner(received.session, received.sii);
         let held = self.by_owner.get(&owner).and_then(|lookup| self.waiting.get_mut(lookup));
@@ -80,20 +98,22 @@ impl Requests {
             if !newer(msn, parked.msn) {
                 return Place::Old;
             }
-            parked.outdated |= parked.query != query;
-            (parked.request, parked.query, parked.msn) = (copy(received), query, msn);
-            parked.routes = routes;
+            if parked.queries != queries {
+                (parked.queries, parked.routes, parked.outdated) = (queries, routes, true);
+            }
+            (parked.request, parked.msn) = (copy(received), msn);
             parked.initiator = initiator(&received.mri);
             return Place::Taken;
         }
         let from = source(received.peer_address.unwrap_or_else(|| received.mri.src()));
-        // One that waits for a second route has its place.
+        // One that waits again has its place.
         if routes == Routes::default() && self.shares.take(from).is_err() {
             return Place::None;
         }
         let parked = Parked {
             request: copy(received),
-            query,
+            queries,
+            answered: [false; 2],
             routes,
             outdated: false,
             msn,
@@ -106,14 +126,43 @@ impl Requests {
         Place::New
     }
 
-    /// If another route is needed than that of this lookup, its request waits for the next lookup. Returns what to look up.
-    pub(super) fn wait_again(&mut self, lookup: u64, next: u64) -> Option<RouteQuery> {
-        self.waiting.get(&lookup).filter(|parked| parked.outdated)?;
-        let parked = self.waiting.remove(&lookup)?;
-        let query = parked.query;
+    /// Handles the answer to a lookup: the interface of the route, if there is one. A request that needs other routes waits for the
+    /// lookup with the number `next`, and the one after it.
+    pub(super) fn answer(&mut self, lookup: u64, ifindex: Option<IfIndex>, next: u64) -> Answered {
+        let Some((first, second)) = self.place(lookup) else { return Answered::Unknown };
+        let Some(parked) = self.waiting.get_mut(&first) else { return Answered::Unknown };
+        if parked.outdated {
+            return self.ask_again(first, next);
+        }
+        let [one, other] = &mut parked.answered;
+        let (at, query) = if second { (other, parked.queries[1]) } else { (one, parked.queries[0]) };
+        *at = true;
+        if let Some(query) = query {
+            parked.routes = parked.routes.with(Far { address: query.dst, ifindex });
+        }
+        let waits =
+            parked.queries.iter().zip(parked.answered).any(|(query, known)| query.is_some() && !known);
+        if waits {
+            return Answered::Waits;
+        }
+        self.resume(first).map_or(Answered::Unknown, |parked| Answered::Request(Box::new(parked)))
+    }
+
+    /// The number under which the request of a lookup waits, and whether this lookup is its second one.
+    fn place(&self, lookup: u64) -> Option<(u64, bool)> {
+        if self.waiting.contains_key(&lookup) {
+            return Some((lookup, false));
+        }
+        let first = lookup.checked_sub(1)?;
+        self.waiting.contains_key(&first).then_some((first, true))
+    }
+
+    fn ask_again(&mut self, first: u64, next: u64) -> Answered {
+        let Some(parked) = self.waiting.remove(&first) else { return Answered::Unknown };
+        let queries = parked.queries;
         self.by_owner.insert(parked.owner, next);
-        self.waiting.insert(next, Parked { outdated: false, ..parked });
-        Some(query)
+        self.waiting.insert(next, Parked { outdated: false, answered: [false; 2], ..parked });
+        Answered::Again(queries)
     }
 
     /// Takes out the request that waits for a lookup.
@@ -123,8 +172,8 @@ impl Requests {
         Some(parked)
     }
 
-    /// The same without its place, which it needs again if it waits for a second route.
-    pub(super) fn resume(&mut self, lookup: u64) -> Option<Parked> {
+    /// The same without its place, which it needs again if it waits for another route.
+    fn resume(&mut self, lookup: u64) -> Option<Parked> {
         let parked = self.waiting.remove(&lookup)?;
         self.by_owner.remove(&parked.owner);
         Some(parked)

@@ -122,7 +122,7 @@ impl Natfw {
         match self.plan(received, message, asked, &routes, resources) {
             Ok(planned) => return Some(planned),
             Err(Unplanned::Refused(refused)) => self.refuse(received, message.msn?, refused),
-            Err(Unplanned::Route(address)) => self.park(received, message, address, routes),
+            Err(Unplanned::Routes(ends)) => self.park(received, message, ends, routes),
         }
         None
     }

@@ -138,6 +138,46 @@ fn a_later_request_takes_the_place_of_an_earlier_one() {
     assert_eq!(rig.natfw.session_count(), 0);
 }
 
+/// A request of a host behind another peer needs the routes to both ends. They are asked for at once, and answered in any order.
+#[test]
+fn both_routes_of_a_request_are_asked_for_at_once() {
+    let behind = Mri::PathCoupled(udp("10.0.1.3", 5000, FAR, 6000));
+    for last_first in [false, true] {
+        let mut rig = Rig::nat();
+        rig.slow_routes = true;
+        assert_eq!(rig.by_inside(behind, &create(1, 100)), []);
+        let mut ends: Vec<_> = rig.lookups.iter().map(|(_, dst)| dst.to_string()).collect();
+        ends.sort();
+        assert_eq!(ends, ["10.0.1.3", FAR]);
+        if last_first {
+            rig.lookups.reverse();
+        }
+        let second = rig.lookups.split_off(1);
+        let sent = rig.routed();
+        assert_eq!((sent, rig.lookups.len(), rig.holes.len()), (vec![], 0, 0), "it waits for the other one");
+        // The next copy waits in the place of the first, and needs the same routes.
+        rig.slow_routes = true;
+        assert_eq!(rig.by_inside(behind, &create(2, 100)), []);
+        assert_eq!(rig.lookups.len(), 0);
+        rig.lookups = second;
+        assert_eq!(only(rig.routed()).message().msn, Some(2));
+        assert_eq!(rig.lookups.len(), 0);
+    }
+}
+
+/// A later request needs other routes than the two that were asked for.
+#[test]
+fn two_routes_that_are_needed_no_more_are_asked_for_again_once() {
+    let behind = |host| Mri::PathCoupled(udp(host, 5000, FAR, 6000));
+    let mut rig = Rig::nat();
+    rig.slow_routes = true;
+    rig.by_inside(behind("10.0.1.3"), &create(1, 100));
+    rig.by_inside(behind("10.0.1.4"), &create(2, 100));
+    assert_eq!(rig.lookups.len(), 2);
+    let sent = only(rig.routed());
+    assert_eq!((sent.message().msn, rig.natfw.session_count()), (Some(2), 1));
+}
+
 /// A host that asks for many passages leaves places to others while the routes are awaited.
 #[test]
 fn requests_that_wait_are_shared_by_source() {
@@ -158,7 +198,8 @@ fn requests_that_wait_are_shared_by_source() {
         assert_eq!(ask(&mut rig, 5000 + n, 2), None, "an honest host finds its places");
     }
     assert_eq!(ask(&mut rig, 6000, 2), Some(Info::NO_RESOURCES));
-    assert_eq!(rig.lookups.len(), 772);
+    // Those of the first peer are for another host: the routes to both ends are asked for.
+    assert_eq!(rig.lookups.len(), 2 * 768 + 4);
     rig.routed();
     assert_eq!(rig.natfw.session_count(), 772);
     // The places are free again.
