@@ -1,7 +1,8 @@
 //! What became of requests: decisions of the node, on their way to the log, the audit file, and clients.
 //!
 //! A thread of its own does all this. The event loop only puts decisions into a bounded queue, and never waits for a disk, a pipe or a
-//! client. What finds no room is counted.
+//! client. What finds no room is counted. To wake the thread costs the loop more than a small request does, so the thread takes what a
+//! few milliseconds bring at once.
 
 mod file;
 mod line;
@@ -27,6 +28,10 @@ pub(crate) const TARGET: &str = "signalboxd::decisions::line";
 const QUEUE: usize = 8192;
 /// Decisions that are kept for clients.
 const KEPT: usize = 1000;
+/// How long the thread lets decisions gather after the first one.
+const GATHER: Duration = Duration::from_millis(2);
+/// How long a client that asks waits for what was decided before, at most: the disk may not answer.
+const CATCHING_UP: Duration = Duration::from_millis(200);
 /// How long the end of the daemon waits for the audit file.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a daemon that stops waits for room, each time.
@@ -47,11 +52,22 @@ pub(crate) struct Kept(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     last: Mutex<VecDeque<v1::Decision>>,
+    /// Decisions that were put into the queue, and those that the thread has written and kept.
+    given: AtomicU64,
+    done: AtomicU64,
     /// The audit file is opened again before the next line.
     reopen: AtomicBool,
 }
 
 impl Kept {
+    /// Waits until what the event loop has decided so far is kept, for a moment at most.
+    pub(crate) async fn catch_up(&self) {
+        let (given, until) = (self.0.given.load(Ordering::Acquire), Instant::now() + CATCHING_UP);
+        while self.0.done.load(Ordering::Acquire) < given && Instant::now() < until {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
     /// The last decisions that `wanted` wants, the oldest first.
     pub(crate) fn list(&self, wanted: impl Fn(&v1::Decision) -> bool) -> Vec<v1::Decision> {
         let last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,27 +94,29 @@ enum Order {
     Stop(mpsc::Sender<()>),
 }
 
-/// The event loop's end of the queue.
+/// The event loop's end of the queue. Its end waits until all decisions are written, for a second at most.
 #[derive(Debug)]
 pub(crate) struct Decisions {
     queue: SyncSender<Order>,
+    kept: Kept,
 }
 
 impl Decisions {
     /// Starts the thread. It has the privileges that the caller has now.
     pub(crate) fn start(kept: Kept, mut file: Option<AuditFile>) -> Result<Self> {
         let (queue, orders) = mpsc::sync_channel(QUEUE);
+        let shared = kept.clone();
         thread::Builder::new()
             .name("decisions".into())
-            .spawn(move || run(&orders, &kept, &mut file))
+            .spawn(move || run(&orders, &shared, &mut file, || thread::sleep(GATHER)))
             .context("cannot start the thread of decisions")?;
-        Ok(Self { queue })
+        Ok(Self { queue, kept })
     }
 
     /// Takes a decision; it is dropped if too many wait. `now` and `unix_us` are the present time on both clocks.
     pub(crate) fn give(&self, decision: Decision, now: Time, unix_us: u64) {
         match self.queue.try_send(order(decision, now, unix_us)) {
-            Ok(()) => {}
+            Ok(()) => self.given(),
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
                 LOST.fetch_add(1, Ordering::Relaxed);
             }
@@ -110,14 +128,8 @@ impl Decisions {
         Last { decisions: self, until: Instant::now() + PATIENCE, left_out: 0 }
     }
 
-    /// Waits until all decisions are written, for a second at most.
-    pub(crate) fn stop(self) {
-        let (done, written) = mpsc::channel();
-        let until = Instant::now() + PATIENCE;
-        // A disk that does not answer cannot hold up the end.
-        if self.wait_for_room(Order::Stop(done), until) {
-            let _ = written.recv_timeout(until.saturating_duration_since(Instant::now()));
-        }
+    fn given(&self) {
+        self.kept.0.given.fetch_add(1, Ordering::Release);
     }
 
     /// Puts an order into the queue as soon as there is room. False: there was none in time.
@@ -129,6 +141,18 @@ impl Decisions {
                 Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => return false,
             };
             thread::sleep(PAUSE);
+        }
+    }
+}
+
+impl Drop for Decisions {
+    /// Also if the event loop panics: what it decided before is on record.
+    fn drop(&mut self) {
+        let (done, written) = mpsc::channel();
+        let until = Instant::now() + PATIENCE;
+        // A disk that does not answer cannot hold up the end.
+        if self.wait_for_room(Order::Stop(done), until) {
+            let _ = written.recv_timeout(until.saturating_duration_since(Instant::now()));
         }
     }
 }
@@ -145,7 +169,9 @@ impl Last<'_> {
     /// Takes a decision; it is left out if there is no room for it in time.
     pub(crate) fn give(&mut self, decision: Decision, now: Time, unix_us: u64) {
         let order = order(decision, now, unix_us);
-        if !self.decisions.wait_for_room(order, self.until) {
+        if self.decisions.wait_for_room(order, self.until) {
+            self.decisions.given();
+        } else {
             self.left_out += 1;
             LOST.fetch_add(1, Ordering::Relaxed);
         }
@@ -163,24 +189,31 @@ fn order(decision: Decision, now: Time, unix_us: u64) -> Order {
     Order::Decision(unix_us.saturating_sub(ago), Box::new(decision))
 }
 
-fn run(orders: &mpsc::Receiver<Order>, kept: &Kept, file: &mut Option<AuditFile>) {
-    while let Ok(order) = orders.recv() {
-        match order {
-            Order::Decision(time_unix_us, decision) => {
-                let row = shown(&decision, time_unix_us);
-                line::log(&row);
-                if let Some(file) = file {
-                    if kept.0.reopen.swap(false, Ordering::Relaxed) {
-                        file.reopen();
+/// Handles orders until one is to stop. `gather` is called for the first of those that come together.
+fn run(orders: &mpsc::Receiver<Order>, kept: &Kept, file: &mut Option<AuditFile>, mut gather: impl FnMut()) {
+    while let Ok(first) = orders.recv() {
+        if matches!(first, Order::Decision(..)) {
+            gather();
+        }
+        for order in core::iter::once(first).chain(orders.try_iter()) {
+            match order {
+                Order::Decision(time_unix_us, decision) => {
+                    let row = shown(&decision, time_unix_us);
+                    line::log(&row);
+                    if let Some(file) = file {
+                        if kept.0.reopen.swap(false, Ordering::Relaxed) {
+                            file.reopen();
+                        }
+                        file.write(&row);
                     }
-                    file.write(&row);
+                    kept.keep(row);
+                    kept.0.done.fetch_add(1, Ordering::Release);
                 }
-                kept.keep(row);
-            }
-            Order::Stop(done) => {
-                // The user who stops may have lost patience.
-                let _ = done.send(());
-                return;
+                Order::Stop(done) => {
+                    // The user who stops may have lost patience.
+                    let _ = done.send(());
+                    return;
+                }
             }
         }
     }

@@ -341,7 +341,7 @@ impl Driver {
 
     /// Removes from the kernel what the daemon has set up there.
     pub(crate) fn close(self) -> Result<()> {
-        self.decisions.stop();
+        drop(self.decisions);
         let queues = self.engine.enforcer.map_or(Ok(()), Enforcer::close).context("cannot clean up");
         let pinholes = self.engine.pinholes.map_or(Ok(()), Pinholes::close).context("cannot clean up");
         self.engine.io.close().context("cannot clean up").and(queues).and(pinholes)

@@ -116,8 +116,9 @@ fn main() -> ExitCode {
     for warning in warnings {
         tracing::warn!("{warning}");
     }
+    let lines = log::beside::Flush;
     let result = if arguments.helper { help(&config) } else { run(&config, arguments.config, log) };
-    log::beside::flush();
+    drop(lines);
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format_args!("{error:#}"), 1),

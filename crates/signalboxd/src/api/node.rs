@@ -120,6 +120,7 @@ impl Node for NodeService {
         request: Request<v1::ListDecisionsRequest>,
     ) -> Result<Response<Self::ListDecisionsStream>, Status> {
         let v1::ListDecisionsRequest { protocols, outcomes } = request.into_inner();
+        self.api.decisions.catch_up().await;
         let decisions = self.api.decisions.list(|row| {
             (protocols.is_empty() || protocols.contains(&row.protocol))
                 && (outcomes.is_empty() || outcomes.contains(&row.outcome))

@@ -49,7 +49,7 @@ fn decisions_are_kept_and_written_and_the_file_is_opened_again() {
         queue.send(Order::Decision(1_000_000 * key, Box::new(ended(key)))).unwrap();
         let (done, _written) = mpsc::channel();
         queue.send(Order::Stop(done)).unwrap();
-        run(&orders, &kept, &mut file);
+        run(&orders, &kept, &mut file, || {});
     };
     run_with(1);
     std::fs::rename(&path, &moved).unwrap();
@@ -73,7 +73,7 @@ fn decisions_are_kept_and_written_and_the_file_is_opened_again() {
 #[test]
 fn a_stop_waits_for_a_second_at_most() {
     let (queue, orders) = mpsc::sync_channel(2);
-    let decisions = Decisions { queue };
+    let decisions = Decisions { queue, kept: Kept::default() };
     let (begin, before) = (Instant::now(), lost());
     let mut last = Last { decisions: &decisions, until: begin + PAUSE * 20, left_out: 0 };
     (0..5).for_each(|key| last.give(ended(key), Time::from_secs(2), 1_000_000));
@@ -87,6 +87,47 @@ fn a_stop_waits_for_a_second_at_most() {
     (5..7).for_each(|key| last.give(ended(key), Time::from_secs(2), 1_000_000));
     assert_eq!(taker.join().unwrap(), 4);
     assert_eq!(last.left_out(), 0);
+}
+
+/// Decisions that come together wake the thread once, and all of them are written before it stops.
+#[test]
+fn decisions_that_come_together_are_taken_together() {
+    let kept = Kept::default();
+    let (queue, orders) = mpsc::sync_channel(64);
+    let give = |key| queue.send(Order::Decision(key, Box::new(ended(key)))).unwrap();
+    give(0);
+    let mut gathered = 0;
+    run(&orders, &kept, &mut None, || {
+        gathered += 1;
+        (1..50).for_each(give);
+        queue.send(Order::Stop(mpsc::channel().0)).unwrap();
+    });
+    assert_eq!((gathered, kept.list(|_| true).len()), (1, 50));
+}
+
+/// A client that asks after a decision sees it, although the thread may still gather.
+#[tokio::test]
+async fn a_client_sees_what_was_decided_before() {
+    let kept = Kept::default();
+    let decisions = Decisions::start(kept.clone(), None).unwrap();
+    for key in 0..20 {
+        decisions.give(ended(key), Time::from_secs(2), 1_000_000);
+        kept.catch_up().await;
+        assert_eq!(kept.list(|_| true).len() as u64, key + 1);
+    }
+}
+
+/// What was decided is written when the event loop ends, however it ends.
+#[test]
+fn the_end_of_the_loop_waits_for_what_was_decided() {
+    let kept = Kept::default();
+    let decisions = Decisions::start(kept.clone(), None).unwrap();
+    let ends = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+        (0..500).for_each(|key| decisions.give(ended(key), Time::from_secs(2), 1_000_000));
+        std::panic::resume_unwind(Box::new("a fault of the loop"));
+    }));
+    assert!(ends.is_err());
+    assert_eq!(kept.list(|_| true).len(), 500);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Lines of the log on their way to standard error.
 //!
 //! Standard error may be a pipe whose reader is slow. So a thread of its own writes, and who logs only copies the line into a buffer of
-//! limited size. What finds no room is left out and counted. The thread starts after the daemon has given up its privileges, so that
+//! limited size. What finds no room is left out and counted. The first line wakes the thread, which writes what a few milliseconds
+//! bring at once. The thread starts after the daemon has given up its privileges, so that
 //! it has none either; before that each line is written at once.
 
 use std::collections::VecDeque;
@@ -14,6 +15,8 @@ use tracing_subscriber::fmt::MakeWriter;
 
 /// Octets that wait, at most.
 const ROOM: usize = 8 << 20;
+/// How long the thread lets lines gather after the first one.
+const GATHER: Duration = Duration::from_millis(2);
 /// How long the end of the daemon waits for the reader of the log.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -25,9 +28,33 @@ struct Buffer {
     waiting: VecDeque<u8>,
     /// Octets that the thread has taken and not written yet.
     taken: bool,
+    /// The thread waits for a line to wake it.
+    sleeps: bool,
 }
 
-static BUFFER: Mutex<Buffer> = Mutex::new(Buffer { runs: false, waiting: VecDeque::new(), taken: false });
+/// What becomes of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Put {
+    /// It waits, and its writer wakes the thread.
+    First,
+    /// It waits for the thread, which is awake.
+    Behind,
+    /// There is no room for it.
+    LeftOut,
+}
+
+impl Buffer {
+    fn put(&mut self, line: &[u8]) -> Put {
+        if self.waiting.len() + line.len() > ROOM {
+            return Put::LeftOut;
+        }
+        self.waiting.extend(line);
+        if core::mem::take(&mut self.sleeps) { Put::First } else { Put::Behind }
+    }
+}
+
+static BUFFER: Mutex<Buffer> =
+    Mutex::new(Buffer { runs: false, waiting: VecDeque::new(), taken: false, sleeps: false });
 static CHANGED: Condvar = Condvar::new();
 
 fn buffer() -> MutexGuard<'static, Buffer> {
@@ -45,8 +72,14 @@ pub(crate) fn start() -> io::Result<()> {
 fn run() {
     loop {
         let mut waiting = buffer();
-        while waiting.waiting.is_empty() {
-            waiting = CHANGED.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        if waiting.waiting.is_empty() {
+            while waiting.waiting.is_empty() {
+                waiting.sleeps = true;
+                waiting = CHANGED.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            }
+            drop(waiting);
+            thread::sleep(GATHER);
+            waiting = buffer();
         }
         waiting.taken = true;
         let octets: Vec<u8> = std::mem::take(&mut waiting.waiting).into();
@@ -59,7 +92,7 @@ fn run() {
 }
 
 /// Waits until all lines are written, for a second at most.
-pub(crate) fn flush() {
+fn flush() {
     let end = Instant::now() + PATIENCE;
     let mut waiting = buffer();
     while waiting.runs && (waiting.taken || !waiting.waiting.is_empty()) {
@@ -68,6 +101,16 @@ pub(crate) fn flush() {
             return;
         }
         waiting = CHANGED.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
+    }
+}
+
+/// Waits at its end, also by a panic, until all lines are written, for a second at most.
+#[derive(Debug)]
+pub(crate) struct Flush;
+
+impl Drop for Flush {
+    fn drop(&mut self) {
+        flush();
     }
 }
 
@@ -82,11 +125,10 @@ impl Write for Beside {
             drop(waiting);
             return io::stderr().write(line);
         }
-        if waiting.waiting.len() + line.len() > ROOM {
-            super::leave_out();
-        } else {
-            waiting.waiting.extend(line);
-            CHANGED.notify_all();
+        match waiting.put(line) {
+            Put::First => CHANGED.notify_all(),
+            Put::Behind => {}
+            Put::LeftOut => super::leave_out(),
         }
         Ok(line.len())
     }
@@ -101,5 +143,20 @@ impl<'a> MakeWriter<'a> for Beside {
 
     fn make_writer(&'a self) -> Self {
         *self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_wakes_the_thread_only_if_it_sleeps() {
+        let mut buffer = Buffer { sleeps: true, ..Buffer::default() };
+        let put: Vec<_> = (0..4).map(|_| buffer.put(b"a line\n")).collect();
+        assert_eq!(put, [Put::First, Put::Behind, Put::Behind, Put::Behind]);
+        assert_eq!(buffer.waiting.len(), 4 * 7);
+        assert_eq!(buffer.put(&[b'x'; ROOM]), Put::LeftOut);
+        assert_eq!(buffer.waiting.len(), 4 * 7);
     }
 }
