@@ -137,6 +137,21 @@ pub struct SendMessageOf<D> {
     pub hops: Option<u8>,
 }
 
+/// GIST hop count with which an application passes a received message on (RFC 5971 §4.3.3).
+///
+/// A peer need not preserve the count: it may send each Data message with count 1, which reaches the adjacent node (A.1). To
+/// distinguish this from a count that is used up, no application of ours passes a message on with count 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Onward {
+    /// What is left of the count that the peer preserved.
+    Preserved(u8),
+    /// The peer preserves no count. The message goes on with one of this node, so that something else has to stop it in a
+    /// circle of routes.
+    Own,
+    /// The count is used up: the message may not be passed on.
+    Spent,
+}
+
 /// `RecvMessage` (B.2).
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -180,6 +195,18 @@ pub struct RecvMessageOf<D> {
     /// Whether the flow ends here. The flow's destination (downstream message) or source (upstream message)
     /// is this node, so the message has no further hop.
     pub at_flow_end: bool,
+}
+
+impl<D> RecvMessageOf<D> {
+    /// The hop count with which the message is passed on.
+    #[must_use]
+    pub const fn onward(&self) -> Onward {
+        match self.hops {
+            0 => Onward::Own,
+            1 => Onward::Spent,
+            count => Onward::Preserved(count),
+        }
+    }
 }
 
 /// Attributes of a message's transfer (RFC 5971 §4.1.2).

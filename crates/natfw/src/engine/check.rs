@@ -27,6 +27,11 @@ impl Refused {
     pub(super) fn of(info: Info, object: ObjectType) -> Self {
         Self { object: Some(object), ..Self::from(info) }
     }
+
+    /// A refusal with a text for the user.
+    pub(super) fn because(info: Info, note: &str) -> Self {
+        Self { note: Some(note.to_owned()), ..Self::from(info) }
+    }
 }
 
 const ICMP: u8 = 1;

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use signalbox_core::service::{RecvMessage, Security, SiiHandle, StateHandle, TransferAttributes};
+use signalbox_core::service::{Onward, RecvMessage, Security, SiiHandle, StateHandle, TransferAttributes};
 use signalbox_core::slab::Key;
 use signalbox_core::{Direction, Mri, SessionId};
 use signalbox_wire::Writer;
@@ -170,7 +170,11 @@ impl Natfw {
         let binding = external.and_then(|external| external.binding);
         let asks_bindings = session.local.as_ref().is_some_and(|local| local.bindings);
         let token = session.local.as_ref().map(|local| local.token.clone()).unwrap_or_default();
-        let hops = received.map(|(received, _)| received.hops);
+        // A request that comes back is known by its sequence number, so that it may go on with a hop count of this node.
+        let hops = received.and_then(|(received, _)| match received.onward() {
+            Onward::Preserved(hops) => Some(hops),
+            Onward::Own | Onward::Spent => None,
+        });
         let to = Target { hops, ..Target::next(session) };
         let kind = match session.kind {
             Kind::Create => MessageType::CREATE,

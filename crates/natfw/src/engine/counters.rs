@@ -43,6 +43,10 @@ signalbox_core::counters! {
         kernel_refused: u64 => RULES { event: "kernel_refused" },
         /// Route changes that were reported to other nodes.
         route_changes: u64 => ROUTE_EVENTS { event: "peer_changed" },
+        /// Requests refused because their GIST hop count is used up.
+        hop_limit: u64 => MESSAGES_DROPPED { reason: "hops_exceeded" },
+        /// Requests refused because this node forwarded them: the routes form a circle.
+        returned: u64 => MESSAGES_DROPPED { reason: "returned" },
         /// Malformed messages; requests among them are answered.
         malformed: u64 => MESSAGES_DROPPED { reason: "malformed" },
         /// Messages without verified routing state.

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use signalbox_core::SessionId;
-use signalbox_core::service::RecvMessage;
+use signalbox_core::service::{Onward, RecvMessage};
 use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
 use signalbox_resources::decision::Outcome;
@@ -19,6 +19,11 @@ use crate::wire::{Info, Message, MessageType};
 
 /// The session identifier of aggregated messages (RFC 5973 §3.7.4, §3.7.5).
 pub(super) const ALL_SESSIONS: SessionId = SessionId([0; 16]);
+
+/// Why a request that may pass no further node is refused.
+const SPENT: &str = "the GIST hop count is used up";
+/// Why a request that comes back is refused.
+const CIRCLE: &str = "the route of the flow leads in a circle";
 
 impl Natfw {
     pub(super) fn on_request(
@@ -38,6 +43,10 @@ impl Natfw {
             self.counters.unverified += 1;
             return;
         }
+        if received.onward() == Onward::Spent && !received.at_flow_end && !message.deletes() {
+            self.counters.hop_limit += 1;
+            return self.refuse(received, msn, Refused::because(Info::NR_NOT_REACHED, SPENT));
+        }
         let Some(key) = self.find(received.session) else {
             if message.deletes() {
                 return self.on_early_deletion(received, msn);
@@ -56,6 +65,12 @@ impl Natfw {
             return;
         }
         if !newer(msn, session.msn) {
+            // No node further on answered the request of this number: it went there and came back.
+            let strange = received.sii.is_some() && session.peers.previous() != received.sii;
+            if msn == session.msn && strange && session.unanswered.is_some() && !message.deletes() {
+                self.counters.returned += 1;
+                return self.refuse(received, msn, Refused::because(Info::NR_NOT_REACHED, CIRCLE));
+            }
             self.counters.old_msn += 1;
             tracing::debug!(session = %received.session, msn, reason = "old sequence number", "message dropped");
             return;

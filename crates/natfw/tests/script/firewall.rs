@@ -1,13 +1,13 @@
 //! CREATE through a firewall.
 
-use signalbox_core::service::SendError;
+use signalbox_core::service::{RecvMessage, SendError};
 use signalbox_core::{Mri, PathCoupled};
 use signalbox_natfw::engine::{Config, Middlebox, State};
 use signalbox_natfw::wire::{FlowInfo, Info, Message, RuleAction};
 
 use crate::rig::{
-    BEHIND, INSIDE, Kernel, OTHER, Rig, SESSION, boxed, create, error, flow, inward, notify, only, success,
-    udp,
+    BEFORE, BEHIND, INSIDE, Kernel, OTHER, Rig, SESSION, boxed, create, error, flow, inward, notify, octets,
+    only, success, udp,
 };
 
 const RULE: &str = "allow 10.0.1.2 port 5000 > 203.0.113.9 port 6000 proto 17";
@@ -372,4 +372,25 @@ fn nothing_opens_towards_the_inside_by_itself() {
     let other = Mri::PathCoupled(udp("10.0.1.3", 5000, "203.0.113.9", 6000));
     assert_eq!(only(rig.by_inside(other, &create(7, 100))).info(), Info::AUTHORIZATION);
     assert_eq!((rig.natfw.session_count(), rig.resources.passage_count()), (0, 0));
+}
+
+/// P11: a peer that sends each message with GIST hop count 1. The request goes on with a count of GIST. One that comes back is
+/// answered, and so is one whose count is used up: no rule waits for an answer that cannot come.
+#[test]
+fn a_request_without_a_preserved_hop_count_goes_on_once() {
+    let mut rig = Rig::firewall();
+    let data = octets(&create(7, 100));
+    let received = RecvMessage { hops: 0, ..rig.received(BEFORE, INSIDE, flow(), &data) };
+    let sent = only(rig.indicate(received));
+    assert_eq!((sent.mri, sent.hops), (flow(), None));
+    let returned = RecvMessage { hops: 0, ..rig.received(OTHER, INSIDE, flow(), &data) };
+    let answer = only(rig.indicate(returned));
+    assert_eq!((answer.info(), answer.mri), (Info::NR_NOT_REACHED, flow().inverted()));
+    assert_eq!(rig.natfw.counters().returned, 1);
+
+    let mut rig = Rig::firewall();
+    let worn = RecvMessage { hops: 1, ..rig.received(BEFORE, INSIDE, flow(), &data) };
+    let answer = only(rig.indicate(worn));
+    assert_eq!((answer.info(), answer.mri), (Info::NR_NOT_REACHED, flow().inverted()));
+    assert_eq!((rig.natfw.counters().hop_limit, rig.natfw.session_count()), (1, 0));
 }

@@ -41,6 +41,7 @@ pub(crate) struct Sent {
     pub(crate) mri: Mri,
     pub(crate) sii: Option<SiiHandle>,
     pub(crate) attributes: TransferAttributes,
+    pub(crate) hops: Option<u8>,
 }
 
 impl Sent {
@@ -266,6 +267,7 @@ impl Rig {
                         mri: m.mri,
                         sii: m.sii,
                         attributes: m.attributes,
+                        hops: m.hops,
                     });
                 }
                 Output::Request(

@@ -24,6 +24,7 @@ mod limits;
 mod natfw;
 mod net;
 mod nsis_ping;
+mod one_hop;
 mod parts;
 mod qos;
 mod rsvp;

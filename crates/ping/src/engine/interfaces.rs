@@ -42,6 +42,14 @@ impl Interfaces {
             (IpAddr::V6(_), _) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         }
     }
+
+    /// Whether records of this node may have this address.
+    pub(super) fn has(&self, address: IpAddr) -> bool {
+        self.0.iter().any(|(_, v4, v6)| match address {
+            IpAddr::V4(address) => *v4 == Some(address),
+            IpAddr::V6(address) => *v6 == Some(address),
+        })
+    }
 }
 
 #[cfg(test)]

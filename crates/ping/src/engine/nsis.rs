@@ -3,12 +3,16 @@
 
 use signalbox_core::Direction;
 use signalbox_core::outbox::Parcel;
-use signalbox_core::service::{RecvMessage, StateHandle, TransferAttributes};
+use signalbox_core::service::{RecvMessage, SendError, StateHandle, TransferAttributes};
+use signalbox_wire::Writer;
 
 use super::Ping;
 use super::outbox::Origin;
 use super::relay::onward;
-use crate::wire::nsis::{Message, Stamp};
+use crate::wire::nsis::{Message, Record, Stamp};
+
+/// Nodes that a message meets, there and back, where the previous node preserves no GIST hop count.
+const MOST_NODES: u8 = 128;
 
 impl Ping {
     /// Takes a message with payload.
@@ -43,12 +47,22 @@ impl Ping {
 
     /// Sends a message on in its direction, with the record of this node. False if it was dropped.
     fn forward_nsis(&mut self, received: &RecvMessage<'_>, message: Message<'_>, origin: Origin) -> bool {
-        if self.has_no_hops(received) {
-            return false;
-        }
         let address = self.interfaces.on(received.ifindex, received.mri.dst());
-        let parcel = Parcel { attributes: attributes(received), ..self.onward_by_hop(received, origin) };
-        self.stamp(message, Stamp { address, time_us: self.wall_us() }, parcel)
+        let stamp = Stamp { address, time_us: self.wall_us() };
+        let attributes = attributes(received);
+        let Some(parcel) = self.onward_by_hop(received, origin, |ping| ping.met_nsis(&message)) else {
+            let mut parcel = Parcel { attributes, ..onward(received, origin) };
+            message.encode(Some(stamp), &mut Writer::new(&mut parcel.octets));
+            self.not_sent(parcel, SendError::Refused);
+            return false;
+        };
+        self.stamp(message, stamp, Parcel { attributes, ..parcel })
+    }
+
+    /// Whether a message has an address of this node twice, which is once for each direction, or has met many nodes.
+    fn met_nsis(&self, message: &Message<'_>) -> bool {
+        let own = |record: &Record| record.address.is_some_and(|address| self.interfaces.has(address));
+        message.hops >= MOST_NODES || message.records().filter(own).count() > 1
     }
 
     /// Sends a message back that has reached the end of its flow. The record has the flow's destination, from which the

@@ -5,8 +5,9 @@ use core::net::{IpAddr, Ipv6Addr};
 
 use signalbox_core::Direction;
 use signalbox_core::outbox::Parcel;
-use signalbox_core::service::{RecvMessage, SendError};
+use signalbox_core::service::{Onward, RecvMessage, SendError};
 use signalbox_core::shares::source;
+use signalbox_wire::Writer;
 
 use super::Ping;
 use super::outbox::Origin;
@@ -62,33 +63,51 @@ impl Ping {
         list: List,
         origin: Origin,
     ) -> bool {
-        if self.has_no_hops(received) {
-            return false;
-        }
         let address = self.interfaces.on(received.ifindex, received.mri.dst());
         let record = self.record(received, address);
-        let parcel = self.onward_by_hop(received, origin);
+        let Some(parcel) = self.onward_by_hop(received, origin, |ping| ping.met(message, list)) else {
+            let mut parcel = onward(received, origin);
+            message.encode(Some((list, record)), &mut Writer::new(&mut parcel.octets));
+            self.not_sent(parcel, SendError::Refused);
+            return false;
+        };
         tracing::trace!(session = %received.session, seq = message.sequence, "message forwarded");
         self.out.send(&mut self.counters, parcel, |w| message.encode(Some((list, record)), w))
     }
 
-    /// Whether GIST forbids to send a message on. It is counted then.
-    pub(super) fn has_no_hops(&mut self, received: &RecvMessage<'_>) -> bool {
-        if received.hops == 0 {
-            self.counters.hop_limit += 1;
-            tracing::debug!(session = %received.session, reason = "GIST hop count is 0", "message dropped");
-        }
-        received.hops == 0
+    /// Whether a message may have met this node in this direction before: its list has an address of this node, or is full.
+    fn met(&self, message: &Message<'_>, list: List) -> bool {
+        let (records, full) = match list {
+            List::There => (message.there, Flags::THERE_TRUNCATED),
+            List::Back => (message.back, Flags::BACK_TRUNCATED),
+        };
+        message.flags.contains(full) || records.iter().any(|record| self.interfaces.has(record.address))
     }
 
-    /// A message for the next node of the direction of `received`, which uses one of its hops.
-    pub(super) fn onward_by_hop(&self, received: &RecvMessage<'_>, origin: Origin) -> Parcel<Origin> {
+    /// A message for the next node of the direction of `received`, which uses one of its hops. `None`: none is left. Where
+    /// the previous node preserves no hop count, `met` says whether the message may have been here before.
+    pub(super) fn onward_by_hop(
+        &mut self,
+        received: &RecvMessage<'_>,
+        origin: Origin,
+        met: impl FnOnce(&Self) -> bool,
+    ) -> Option<Parcel<Origin>> {
+        let hops = match received.onward() {
+            Onward::Preserved(hops) => Some(Some(hops)),
+            Onward::Own => (!met(self)).then_some(None),
+            Onward::Spent => None,
+        };
+        let Some(hops) = hops else {
+            self.counters.hop_limit += 1;
+            tracing::debug!(session = %received.session, reason = "GIST hop count is used up", "message not sent on");
+            return None;
+        };
         let mut parcel = onward(received, origin);
-        parcel.hops = Some(received.hops);
+        parcel.hops = hops;
         parcel.timeout = Some(self.config.relay_timeout);
         // Senders that did not prove their address are one source together.
         parcel.source = Some(received.peer_address.map_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED), source));
-        parcel
+        Some(parcel)
     }
 
     /// Answers a request that has reached the end of its flow.

@@ -256,9 +256,13 @@ fn what_is_wrong_is_dropped_and_counted() {
     let data = first();
     assert_eq!(rig.receive(received(&data[..39], flow(), SESSION)), []);
     assert_eq!(rig.ping.counters().malformed, 1);
-    let worn = RecvMessage { hops: 0, ..received(&data, flow(), SESSION) };
-    assert_eq!(rig.receive(worn), []);
-    assert_eq!(rig.ping.counters().hop_limit, 1);
+    let worn = RecvMessage { hops: 1, ..received(&data, flow(), SESSION) };
+    let back = only_message(rig.receive(worn));
+    assert_eq!((back.mri, rig.ping.counters().hop_limit), (flow().inverted(), 1));
+    let one = RecvMessage { hops: 0, ..received(&data, flow(), SESSION) };
+    let on = only_message(rig.receive(one));
+    assert_eq!((on.mri, on.hops), (flow(), None));
+    rig.sent(&on);
     let query = RecvMessage { check: Some(CheckId(1)), state: None, ..received(&[], flow(), SESSION) };
     assert_eq!(rig.receive(query), [Out::Peering]);
     let sent = started(&mut rig, nsis(1));

@@ -142,9 +142,6 @@ fn what_is_wrong_is_dropped_and_counted() {
     assert_eq!(rig.receive(received(&request, flow().inverted(), SESSION)), []);
     assert_eq!(rig.receive(received(&reply, flow(), SESSION)), []);
     assert_eq!(rig.ping.counters().misdirected, 2);
-    let worn = signalbox_core::service::RecvMessage { hops: 0, ..received(&request, flow(), SESSION) };
-    assert_eq!(rig.receive(worn), []);
-    assert_eq!(rig.ping.counters().hop_limit, 1);
     let stray = signalbox_core::service::RecvMessage {
         at_flow_end: true,
         ..received(&reply, flow().inverted(), SESSION)
@@ -163,4 +160,36 @@ fn it_peers_with_everybody_who_asks() {
         ..received(&[], flow(), SESSION)
     };
     assert_eq!(rig.receive(query), [Out::Peering]);
+}
+
+/// A peer may send each message with hop count 1, so that this node has nothing to preserve: the message goes on with a count
+/// of this node. In a circle it comes back with an address of this node, and is returned to its initiator.
+#[test]
+fn a_message_without_a_preserved_hop_count_goes_on_once() {
+    let mut rig = Rig::new();
+    let data = request();
+    let one = |data| signalbox_core::service::RecvMessage { hops: 0, ..received(data, flow(), SESSION) };
+    let sent = only_message(rig.receive(one(&data)));
+    assert_eq!((sent.mri, sent.hops), (flow(), None));
+    rig.sent(&sent);
+    let octets = sent.data.clone();
+    let back = only_message(rig.receive(one(&octets)));
+    assert_eq!((back.mri, back.message().kind), (flow().inverted(), Kind::REPLY));
+    assert!(back.message().flags.contains(Flags::NOT_SENT));
+    assert_eq!(rig.ping.counters().hop_limit, 1);
+}
+
+/// A count that is used up is preserved by the nodes before: the request is returned to its initiator, a reply is dropped.
+#[test]
+fn a_message_whose_hop_count_is_used_up_is_returned() {
+    let mut rig = Rig::new();
+    let (request, reply) = (request(), reply());
+    let worn = signalbox_core::service::RecvMessage { hops: 1, ..received(&request, flow(), SESSION) };
+    let back = only_message(rig.receive(worn));
+    assert_eq!((back.mri, back.message().kind), (flow().inverted(), Kind::REPLY));
+    assert!(back.message().flags.contains(Flags::NOT_SENT));
+    let worn =
+        signalbox_core::service::RecvMessage { hops: 1, ..received(&reply, flow().inverted(), SESSION) };
+    assert_eq!(rig.receive(worn), []);
+    assert_eq!(rig.ping.counters().hop_limit, 2);
 }

@@ -175,7 +175,9 @@ impl Qos {
         let purpose = if form == Form::Tear || extra.sii.is_some() {
             Purpose::Unwatched
         } else {
-            Purpose::Request { session: key, rii: extra.rii, query: false }
+            // A refresh has nobody who waits for an answer.
+            let rii = extra.rii.filter(|rii| session.seldom.circling != Some(*rii));
+            Purpose::Request { session: key, rii, query: false }
         };
         let parcel = Parcel {
             octets,

@@ -72,7 +72,8 @@ signalbox_core::counters! {
         rii_conflicts: u64 => MESSAGES_DROPPED { reason: "rii_conflict" },
         /// Messages dropped because the message to which they are bound was not received in time.
         unsynchronised: u64 => MESSAGES_DROPPED { reason: "unsynchronized" },
-        /// Refreshes not forwarded because they arrived too often.
+        /// Refreshes not forwarded because they arrived too often, and messages without state of peers that preserve no hop
+        /// count.
         rate_limited: u64 => RATE_LIMITED { limit: "refreshes" },
         /// Messages dropped because their GIST hop count is used up.
         hop_limit: u64 => MESSAGES_DROPPED { reason: "hops_exceeded" },

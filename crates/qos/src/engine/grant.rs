@@ -243,6 +243,7 @@ impl Qos {
         session.nslp_previous = arrival.nslp;
         session.nslp_next = nslp_next;
         session.hops = Some(arrival.hops);
+        session.marks.set(Marks::UNCOUNTED, !arrival.counted);
         session.rsn_in = message.rsn.into();
         session.classifier = message.classifier;
         session.qspec = shared_qspec(&mut self.qspecs, &given.qspec);
@@ -344,9 +345,6 @@ impl Qos {
             if let Some(rii) = message.rii {
                 self.respond(key, rii, Info::RESERVED, hops);
             }
-            return;
-        }
-        if !arrival.may_pass(&mut self.counters) {
             return;
         }
         // A node without a next peer has answered. It still looks for one.

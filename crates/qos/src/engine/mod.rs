@@ -23,6 +23,7 @@
 
 mod aggregate;
 mod binding;
+mod circle;
 mod command;
 mod compose;
 mod config;
@@ -66,7 +67,7 @@ use signalbox_core::rng::Random;
 use signalbox_core::service::{Indication, MessageStatus, Next};
 use signalbox_core::slab::{Key, Slab};
 use signalbox_core::wheel::{AT_ONCE, Wheel};
-use signalbox_core::{Changes, Recent, ReserverId, SessionChange, SessionId, Time};
+use signalbox_core::{Changes, Recent, ReserverId, SessionChange, SessionId, Time, TokenBucket};
 use signalbox_resources::Resources;
 
 pub use command::{Command, Flow, Priority, QosRequest, QueryRequest, ReserveRequest, Service};
@@ -88,6 +89,9 @@ use waiting::{Arrival, Slot, Waiting};
 
 /// The owner of the grants of this protocol.
 pub const PROTOCOL: ReserverId = ReserverId::QOS;
+
+/// Messages a second that a node without state passes on for peers that preserve no hop count.
+const UNCOUNTED_RATE: u32 = 64;
 
 /// The QoS NSLP application of one node.
 #[derive(Debug)]
@@ -129,6 +133,8 @@ pub struct Qos {
     /// Sessions by their next peer, for summary refreshes. They take turns. Some have another next peer by now.
     rings: BTreeMap<u64, VecDeque<Key>>,
     sums: Sums,
+    /// Limits what a node without state passes on for peers that preserve no hop count.
+    uncounted: TokenBucket,
     /// Sources of sessions that were stored lately.
     sources: Sources,
     /// QSPECs that were stored lately.
@@ -168,6 +174,7 @@ impl Qos {
             resume: VecDeque::new(),
             rings: BTreeMap::new(),
             sums: Sums::default(),
+            uncounted: TokenBucket::new(UNCOUNTED_RATE, UNCOUNTED_RATE),
             sources: Sources::default(),
             qspecs: Recent::default(),
             aggregates: config.aggregates.iter().map(|_| AggregateState::default()).collect(),

@@ -70,10 +70,10 @@ impl Qos {
     /// The hop count of GIST goes on with it: while routes form a circle, the previous peers of a session can form one
     /// too.
     fn pass_notify(&mut self, key: Key, message: &Message<'_>, arrival: &Arrival, onward: bool) {
-        let Some(session) = self.sessions.get(key) else { return };
-        if !arrival.may_pass(&mut self.counters) {
+        if !self.may_pass_back(key, None, arrival) {
             return;
         }
+        let Some(session) = self.sessions.get(key) else { return };
         let notify = Message {
             generic: if onward { generic(session) } else { generic_back(session) },
             info: message.info,

@@ -12,7 +12,6 @@ use super::compose::{Extra, Target};
 use super::grant::copy_objects;
 use super::holders::Holders;
 use super::receive::Progress;
-use super::reserve::CIRCLE;
 use super::rmf::{self, Flow};
 use super::session::{Local, Marks, Origin, RequestKind, Session, Stage};
 use super::table::shared_qspec;
@@ -48,8 +47,7 @@ impl Qos {
             self.answer(arrival, message, Info::RII_CONFLICT, None);
             return Progress::Done;
         }
-        if route.is_none() && self.returns(message, arrival) {
-            self.answer(arrival, message, Info::RESERVATION_FAILURE, Some(CIRCLE));
+        if route.is_none() && self.goes_no_further(message, arrival, resources) {
             return Progress::Done;
         }
         if init
@@ -173,9 +171,6 @@ impl Qos {
             if init && !message.generic.contains(GenericFlags::SCOPING) {
                 self.begin_for_sender(key, route, resources);
             }
-            return;
-        }
-        if !arrival.may_pass(&mut self.counters) {
             return;
         }
         self.forward_query(key, message, arrival, hops);

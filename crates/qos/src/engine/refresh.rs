@@ -32,6 +32,7 @@ impl Qos {
         session.period_in = period;
         session.state = arrival.state.into();
         session.hops = Some(arrival.hops);
+        session.marks.set(Marks::UNCOUNTED, !arrival.counted);
         if !message.refreshed.is_empty() {
             session.seldom.change(|seldom| copy_objects(&mut seldom.refreshed, &message.refreshed));
         }
@@ -71,9 +72,6 @@ impl Qos {
                 reason = "refreshes with RII come too fast",
                 "refresh not forwarded"
             );
-            return;
-        }
-        if !arrival.may_pass(&mut self.counters) {
             return;
         }
         session.forced_after = forced.into();
@@ -136,10 +134,12 @@ impl Qos {
         let form = if reduced { Form::Reduced } else { Form::Full };
         let ack =
             self.config.acknowledged_refresh && marks.has(Marks::CONFIRMED) && !marks.has(Marks::LAST_NODE);
-        let may_list = reduced && !ack && self.config.summary > 0;
+        let rii = self.mark_refresh(key, ack);
+        let ack = ack && rii.is_none();
+        let may_list = reduced && !ack && self.config.summary > 0 && !marks.has(Marks::UNCOUNTED);
         let lists = if may_list { self.companions(key) } else { Lists::default() };
         let sii = self.sessions.get(key).and_then(Session::explicit_next);
-        let extra = Extra { ack, sii, keep: ack, lists: lists.objects(self.epoch), ..Extra::default() };
+        let extra = Extra { rii, ack, sii, keep: ack, lists: lists.objects(self.epoch), ..Extra::default() };
         if let Some(octets) = self.send_reserve(key, form, extra) {
             if let Some(session) = self.sessions.get_mut(key) {
                 session.listed = 0;

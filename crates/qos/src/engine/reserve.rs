@@ -13,9 +13,6 @@ use super::session::{Marks, Session, Stage};
 use super::waiting::Arrival;
 use crate::wire::{GenericFlags, Info, Message, Rsn};
 
-/// Why a message that returns is refused.
-pub(super) const CIRCLE: &str = "the route of the flow leads in a circle";
-
 /// What this node does with a RESERVE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Decision {
@@ -48,8 +45,7 @@ impl Qos {
             Some(rsn) if message.is_tear() => self.end_reserves(arrival.session, arrival.sii, rsn),
             _ => false,
         };
-        if !message.is_tear() && route.is_none() && self.returns(message, arrival) {
-            self.answer(arrival, message, Info::RESERVATION_FAILURE, Some(CIRCLE));
+        if !message.is_tear() && route.is_none() && self.goes_no_further(message, arrival, resources) {
             return Progress::Done;
         }
         match self.decide(message, arrival) {
@@ -67,23 +63,6 @@ impl Qos {
             }
         }
         Progress::Done
-    }
-
-    /// Whether a RESERVE or QUERY comes back to this node, which sent or forwarded it. Without an answer it would go round
-    /// until its hop count is used up, and its initiator would have no event.
-    pub(super) fn returns(&mut self, message: &Message<'_>, arrival: &Arrival) -> bool {
-        let first_try = self.now + self.config.retry_max.saturating_sub(self.config.request_retry);
-        let session = self.find(arrival.session).and_then(|key| self.sessions.get(key));
-        let Some(session) = session else { return false };
-        let returns = match message.rii {
-            Some(rii) => session.returns(rii, arrival.sii, arrival.hops, first_try),
-            None => message.is_reserve_init() && session.query_returns(arrival.hops, first_try),
-        };
-        if returns {
-            self.counters.returned += 1;
-            tracing::debug!(session = %arrival.session, peer = ?arrival.sii, reason = CIRCLE, "message refused");
-        }
-        returns
     }
 
     fn decide(&mut self, message: &Message<'_>, arrival: &Arrival) -> Decision {

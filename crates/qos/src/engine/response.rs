@@ -38,6 +38,10 @@ impl Qos {
         let passed = message.rii.is_some_and(|rii| session.passed(self.now, rii));
         let current = session.rsn_out.map(|number| Rsn { number, epoch });
         let by_rsn = about_reserve && message.rsn.is_some() && message.rsn == current;
+        let of_refresh = message.rii.is_some() && message.rii == session.seldom.circling;
+        if of_refresh && info.info.class == InfoClass::SUCCESS {
+            return;
+        }
         if own.is_none() && !passed && !by_rsn {
             self.counters.stray_responses += 1;
             tracing::debug!(
@@ -317,10 +321,10 @@ impl Qos {
         info: &InfoSpec<'_>,
         with_rii: bool,
     ) {
-        let Some(session) = self.sessions.get(key) else { return };
-        if !arrival.may_pass(&mut self.counters) {
+        if !self.may_pass_back(key, message.rii.filter(|_| with_rii), arrival) {
             return;
         }
+        let Some(session) = self.sessions.get(key) else { return };
         let about_reserve = arrival.mri.direction() != session.direction;
         let response = Message {
             generic: generic_back(session),

@@ -7,6 +7,7 @@ use signalbox_core::service::SiiHandle;
 use signalbox_core::{Mri, RareVec, Time};
 use signalbox_resources::GrantId;
 
+use super::circle::Uncounted;
 use super::doubt::Doubt;
 use super::session::OldBranch;
 use crate::wire::MessageId;
@@ -41,6 +42,10 @@ pub(super) struct Seldom {
     pub(super) refreshed: RareVec<u8>,
     /// Octets of long objects that it keeps in the share of its source.
     pub(super) contents: u32,
+    /// Messages that were passed on for peers that preserve no hop count.
+    pub(super) uncounted: RareVec<Uncounted>,
+    /// The RII of the last refresh, where one that comes back shows a circle.
+    pub(super) circling: Option<u32>,
     /// This relay waits for a RESERVE of its previous peer before it reserves further on.
     pub(super) doubt: Option<Doubt>,
 }
@@ -60,6 +65,8 @@ impl Empty for Seldom {
         auth: RareVec::new(),
         refreshed: RareVec::new(),
         contents: 0,
+        uncounted: RareVec::new(),
+        circling: None,
         doubt: None,
     };
     const NOTHING: &'static Self = &Self::EMPTY;

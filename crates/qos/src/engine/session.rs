@@ -19,7 +19,7 @@ use super::event::{Granted, HopGrant};
 use super::packed::Packed;
 use super::seldom::Seldom;
 use super::source::Source;
-use super::waiting::neighbour;
+use super::waiting::{Arrival, neighbour};
 use crate::wire::{Classifier, Rsn};
 
 /// The state of a session at this node.
@@ -86,6 +86,8 @@ impl Marks {
     const GIST_PREVIOUS: Self = Self(0x10_0000);
     /// The last notification of GIST about the next peer named the one of the session.
     const GIST_NEXT: Self = Self(0x20_0000);
+    /// The previous peer preserves no GIST hop count.
+    pub(super) const UNCOUNTED: Self = Self(0x40_0000);
 
     pub(super) const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -497,16 +499,22 @@ impl Session {
 
     /// Whether a request with this RII was sent or forwarded.
     pub(super) fn has_rii(&self, rii: u32) -> bool {
-        self.pending.iter().any(|own| own.rii == rii) || self.forwarded().any(|passed| passed.rii == rii)
+        self.has_own_rii(rii) || self.forwarded().any(|passed| passed.rii == rii)
+    }
+
+    /// Whether a request of this node has this RII.
+    fn has_own_rii(&self, rii: u32) -> bool {
+        self.pending.iter().any(|own| own.rii == rii) || self.seldom.circling == Some(rii)
     }
 
     /// Whether a request that this node sent or forwarded comes back to it, since the routes form a circle. A forwarded one
     /// comes from another peer than before, with fewer hops left. `until`: a request that was forwarded so late has not been
     /// sent again by its initiator yet, perhaps on another route.
-    pub(super) fn returns(&self, rii: u32, sii: Option<SiiHandle>, hops: u8, until: Time) -> bool {
-        let strange = sii.is_some() && sii != self.previous_peer();
-        self.pending.iter().any(|own| own.rii == rii)
-            || self.forwarded().any(|p| p.rii == rii && strange && hops < p.hops && !p.until.is_due(until))
+    pub(super) fn returns(&self, rii: u32, arrival: &Arrival, until: Time) -> bool {
+        let strange = arrival.sii.is_some() && arrival.sii != self.previous_peer();
+        let fewer = |p: &Passed| arrival.hops < p.hops || !arrival.counted;
+        self.has_own_rii(rii)
+            || self.forwarded().any(|p| p.rii == rii && strange && fewer(p) && !p.until.is_due(until))
     }
 
     /// The same of a QUERY with RESERVE-INIT, which has no RII.

@@ -101,6 +101,12 @@ impl Qos {
         if !arrival.may_pass(&mut self.counters) {
             return self.out.reuse(octets);
         }
+        // Without state a message that comes back is not known: a circle gets a bounded rate.
+        if !arrival.counted && !self.uncounted.allow(self.now) {
+            self.counters.rate_limited += 1;
+            tracing::debug!(session = %arrival.session, reason = "its peer preserves no hop count", "message dropped");
+            return self.out.reuse(octets);
+        }
         // GIST keeps no state either.
         let attributes = TransferAttributes { stateless: arrival.stateless, ..self.attributes() };
         self.post(Parcel {

@@ -276,6 +276,7 @@ pub(super) fn is_reducible(session: &Session) -> bool {
     session.stage == Stage::Reserved
         && session.marks.has(Marks::CONFIRMED)
         && !session.marks.has(Marks::FULL_ONLY)
+        && !session.marks.has(Marks::UNCOUNTED)
         && !session.is_end()
         && !session.is_doubted()
         && session.pending.is_empty()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use signalbox_core::node::RouteQuery;
 use signalbox_core::security::Identity;
-use signalbox_core::service::{RecvMessage, Security, SiiHandle, StateHandle};
+use signalbox_core::service::{Onward, RecvMessage, Security, SiiHandle, StateHandle};
 use signalbox_core::slab::Key;
 use signalbox_core::wheel::{Link, Timed};
 use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId};
@@ -14,6 +14,9 @@ use signalbox_resources::{Neighbour, Proof, RequestedBy};
 use super::command::Command;
 use super::counters::Counters;
 use super::holders::Holder;
+
+/// The GIST hop count of a message whose peer preserves none: GIST's own initial value.
+const OWN_HOPS: u8 = 64;
 
 /// The circumstances in which a message arrived: [`RecvMessage`] without the octets.
 #[derive(Debug, Clone)]
@@ -28,7 +31,10 @@ pub(super) struct Arrival {
     pub(super) authenticated: bool,
     pub(super) stateless: bool,
     pub(super) ip_distance: u8,
+    /// GIST hop count with which the message may be passed on; 0: it may not.
     pub(super) hops: u8,
+    /// Whether the peer preserves the hop count. Otherwise `hops` is a count of this node.
+    pub(super) counted: bool,
     pub(super) ifindex: IfIndex,
     pub(super) at_flow_end: bool,
     /// The message that it was bound to has arrived (RFC 5974 §4.6).
@@ -57,7 +63,12 @@ impl Arrival {
             authenticated: message.attributes.security == Security::Channel,
             stateless: message.attributes.stateless,
             ip_distance: message.ip_distance,
-            hops: message.hops,
+            hops: match message.onward() {
+                Onward::Preserved(hops) => hops,
+                Onward::Own => OWN_HOPS,
+                Onward::Spent => 0,
+            },
+            counted: message.onward() != Onward::Own,
             ifindex: message.ifindex,
             at_flow_end: message.at_flow_end,
             synchronised: false,

@@ -7,7 +7,7 @@ use signalbox_qos::wire::{GenericFlags, Info, Message, MessageFlags, MessageType
 use signalbox_wire::parse_hex;
 
 use crate::relay::{one, response};
-use crate::rig::{BEFORE, EPOCH, Rig, SESSION, flow, octets, qspec, reserve};
+use crate::rig::{BEFORE, EPOCH, Rig, SESSION, flow, octets, qspec, query_qspec, reserve};
 
 /// QOS-5.1.3.6-23
 #[test]
@@ -179,4 +179,20 @@ fn too_much_is_refused_and_what_stood_stands() {
     assert!(answer.message().qspec.is_some() && answer.message().note.is_some());
     assert!(answer.message().available.is_some());
     assert_eq!((rig.held(), rig.qos.sessions()), (50_000, 1));
+}
+
+/// P11: the hop count of a request is used up: it is answered, and nothing is held.
+#[test]
+fn a_request_whose_hop_count_is_used_up_is_answered() {
+    let mut rig = Rig::new();
+    rig.hops = 1;
+    let some = qspec(10_000);
+    let answer = one(rig.receive(&Message { rii: Some(4), ..reserve(0, &some) }));
+    assert_eq!((answer.info(), answer.message().rii), (Info::RESERVATION_FAILURE, Some(4)));
+    assert_eq!(answer.message().note, Some("the GIST hop count is used up"));
+    let query = query_qspec(10_000);
+    let asked = Message { rii: Some(5), qspec: Some(&query), ..Message::new(MessageType::QUERY) };
+    let answer = one(rig.receive(&asked));
+    assert_eq!((answer.info(), answer.message().rii), (Info::RESERVATION_FAILURE, Some(5)));
+    assert_eq!((rig.held(), rig.qos.sessions(), rig.qos.counters().hop_limit), (0, 0, 2));
 }

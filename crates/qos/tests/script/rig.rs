@@ -54,6 +54,8 @@ pub(crate) struct Rig {
     pub(crate) events: Vec<QosEvent>,
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) end: bool,
+    /// GIST hop count of received messages, after GIST's own decrement.
+    pub(crate) hops: u8,
     /// Routes are given later, by [`Rig::routed`].
     pub(crate) slow_routes: bool,
     pub(crate) lookups: Vec<u64>,
@@ -151,6 +153,7 @@ impl Rig {
             events: Vec::new(),
             interfaces,
             end: false,
+            hops: 60,
             slow_routes: false,
             lookups: Vec::new(),
             authenticated: false,
@@ -264,7 +267,7 @@ impl Rig {
             validation: AddressValidation::default(),
             ip_ttl: 64,
             ip_distance: 0,
-            hops: 60,
+            hops: self.hops,
             ifindex: IfIndex(1),
             at_flow_end: self.end,
         }))

@@ -17,6 +17,7 @@ use signalbox_node::{Command, Config};
 use signalbox_sim::{Family, Impairment, LinkConfig, LinkId, NextHop, NodeId, Sim};
 
 use super::net::{Host, MS, SECOND, config};
+use crate::one_hop::OneHop;
 
 /// After this time nothing is left of a session of the QoS NSLP whose route is a circle.
 const REST: Duration = Duration::from_secs(600);
@@ -41,11 +42,21 @@ pub(super) struct Ring {
 
 impl Ring {
     pub(super) fn new(seed: u64, config: &Config, delay: Duration) -> Self {
+        Self::with(seed, config, delay, None)
+    }
+
+    /// One of the routers preserves no GIST hop count.
+    fn with(seed: u64, config: &Config, delay: Duration, one_hop: Option<usize>) -> Self {
         let mut sim = Sim::new(seed);
         let [sender, r1, r2, r3, receiver, other] =
             ["sender", "r1", "r2", "r3", "receiver", "other"].map(|name| {
                 let config = config.clone();
-                sim.add_engine(name, move |boot| Host::new(&config, boot.seed))
+                let counts = one_hop.is_none_or(|number| name != format!("r{}", number + 1));
+                sim.add_engine(name, move |boot| {
+                    let mut host = Host::new(&config, boot.seed);
+                    host.one_hop = (!counts).then(OneHop::default);
+                    host
+                })
             });
         let near = LinkConfig::default();
         let far = LinkConfig::impaired(Impairment { delay, ..Impairment::default() });
@@ -113,19 +124,22 @@ struct Course {
     /// The session stands when the circle closes; otherwise it is asked for afterwards.
     stands: bool,
     receiver_initiated: bool,
+    /// The router that preserves no GIST hop count.
+    one_hop: Option<usize>,
 }
 
 impl Course {
     fn says(&self, what: &str) -> String {
         let always = self.config.gist.as_ref().unwrap().engine.associations.always;
-        let Self { delay, stands, receiver_initiated, .. } = self;
+        let Self { delay, stands, receiver_initiated, one_hop, .. } = self;
         format!(
-            "{what}: delay {delay:?}, always {always}, stands {stands}, receiver-initiated {receiver_initiated}"
+            "{what}: delay {delay:?}, always {always}, stands {stands}, receiver-initiated {receiver_initiated}, \
+             one hop {one_hop:?}"
         )
     }
 
     fn run(&self) {
-        let mut ring = Ring::new(7, &self.config, self.delay);
+        let mut ring = Ring::with(7, &self.config, self.delay, self.one_hop);
         ring.reserve(ring.other, STRAIGHT, false);
         if self.stands {
             ring.reserve(ring.receiver, ROUND, self.receiver_initiated);
@@ -178,7 +192,21 @@ fn a_session_in_a_circle_comes_to_rest() {
         for always in [false, true] {
             for (stands, receiver_initiated) in [(false, false), (false, true), (true, false), (true, true)] {
                 let config = associations(always);
-                Course { config, delay: delay * MS, stands, receiver_initiated }.run();
+                Course { config, delay: delay * MS, stands, receiver_initiated, one_hop: None }.run();
+            }
+        }
+    }
+}
+
+/// The same where one of the routers sends each message with hop count 1, so that its neighbours cannot preserve a count:
+/// what came back is known by its RII, and a refresh that comes back ends the reservation.
+#[test]
+fn a_session_in_a_circle_comes_to_rest_without_a_hop_count() {
+    for router in 0..3 {
+        for (delay, always) in [(1, false), (1, true), (250, false), (1500, true)] {
+            for (stands, receiver_initiated) in [(false, false), (false, true), (true, false), (true, true)] {
+                let (config, one_hop) = (associations(always), Some(router));
+                Course { config, delay: delay * MS, stands, receiver_initiated, one_hop }.run();
             }
         }
     }

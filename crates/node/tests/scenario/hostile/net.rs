@@ -22,6 +22,7 @@ use signalbox_node::{Command, Config, Event, Node};
 use signalbox_sim::{Captured, Family, LinkConfig, LinkId, NextHop, NodeId, Packet, Sim};
 
 use crate::net::WALL_US;
+use crate::one_hop::OneHop;
 use crate::{boomerang::net::request, natfw::net::open};
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
@@ -47,11 +48,19 @@ pub(crate) struct Host {
     outputs: usize,
     /// The most outputs of one packet.
     pub(crate) most: usize,
+    /// Its Data messages have GIST hop count 1.
+    pub(crate) one_hop: Option<OneHop>,
 }
 
 impl Host {
     pub(crate) fn new(config: &Config, seed: [u8; 32]) -> Self {
-        Self { node: Node::new(config.clone(), seed).unwrap(), packet: false, outputs: 0, most: 0 }
+        Self {
+            node: Node::new(config.clone(), seed).unwrap(),
+            packet: false,
+            outputs: 0,
+            most: 0,
+            one_hop: None,
+        }
     }
 }
 
@@ -70,7 +79,10 @@ impl NodeEngine for Host {
         if self.packet {
             self.most = self.most.max(self.outputs);
         }
-        Some(output)
+        Some(match &mut self.one_hop {
+            Some(one_hop) => one_hop.rewrite(output),
+            None => output,
+        })
     }
 
     fn entries(&self) -> Vec<signalbox_core::EntryRequest> {

@@ -26,6 +26,7 @@ use signalbox_sim::{Captured, Family, Impairment, LinkConfig, LinkId, NodeId, Si
 
 use super::net::{Host, Mode, SHARE, events_of, qos_sessions};
 use crate::gone::{self, Seen};
+use crate::one_hop::OneHop;
 use crate::parts::run_part;
 
 /// Number of seeds, unless the environment variable is set.
@@ -157,9 +158,15 @@ impl World {
             let kind = if n < 2 { 0 } else { random.range(0..8) };
             let mut config = config(mode, &mut random);
             config.qos = config.qos.filter(|_| kind < 6);
+            // Random numbers of its own: what else is drawn stays the same.
+            let one_hop = sim.random(1_000 + u32::try_from(n).unwrap()).chance(0.25);
             let name = format!("n{n}");
             let node = match kind {
-                0..7 => sim.add_engine(name, move |boot| Host::new(boot, config.clone())),
+                0..7 => sim.add_engine(name, move |boot| {
+                    let mut host = Host::new(boot, config.clone());
+                    host.one_hop = one_hop.then(OneHop::default);
+                    host
+                }),
                 _ => sim.add_router(name),
             };
             hosts.extend((kind < 6).then_some(node));

@@ -13,6 +13,7 @@ use signalbox_sim::{Boot, Family, LinkConfig, LinkId, NodeId, Sim, topology};
 
 use crate::kernel::Kernel;
 use crate::net::WALL_US;
+use crate::one_hop::OneHop;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 /// The capacity of every link, 10 Mbit/s, and its reservable share in octets a second.
@@ -24,12 +25,14 @@ pub(crate) struct Host {
     pub(crate) node: Node,
     name: NodeId,
     kernel: Kernel,
+    /// Its Data messages have GIST hop count 1.
+    pub(crate) one_hop: Option<OneHop>,
 }
 
 impl Host {
     pub(crate) fn new(boot: Boot, config: Config) -> Self {
         let node = Node::new(config, boot.seed).unwrap();
-        Self { node, name: boot.node, kernel: Kernel::default() }
+        Self { node, name: boot.node, kernel: Kernel::default(), one_hop: None }
     }
 }
 
@@ -45,7 +48,10 @@ impl NodeEngine for Host {
     fn poll(&mut self) -> Option<Output<'_, Event>> {
         let output = self.node.poll()?;
         self.kernel.take_request(self.name, &output, |_| SHARE);
-        Some(output)
+        Some(match &mut self.one_hop {
+            Some(one_hop) => one_hop.rewrite(output),
+            None => output,
+        })
     }
 
     fn entries(&self) -> Vec<signalbox_core::EntryRequest> {
