@@ -269,20 +269,21 @@ impl Gist {
             self.counters.data_unchecked += 1;
             return self.deliver_unchecked(a, message, subject, data);
         }
-        // Check 2: not of this association. GIST-4.3.2-13, GIST-A.4.4.4-01.
+        // Check 3 is before check 2: of a session without state there is no association that the message could have. "No
+        // Routing State" (§4.4.6) makes the peer query again, "Incorrectly Delivered" does not. While a handshake of this node
+        // starts again, Data of the former peer is still delivered.
         let direction = subject.mri.direction().inverted();
         let found = self.find(&subject.mri, subject.session, subject.nslp);
-        let found = found.filter(|key| self.may_arrive_over(*key, direction, a.association));
-        let Some(key) = found else {
-            self.counters.data_misdelivered += 1;
-            dropped!(a, subject, "association is not that of the session");
-            return self.refuse(a, GistError::INCORRECTLY_DELIVERED, Infos::NONE);
-        };
-        // Check 3. While a handshake of this node starts again, Data of the former peer is still delivered.
-        if self.state(key, direction) == State::None {
+        let Some(key) = found.filter(|key| self.state(*key, direction) != State::None) else {
             self.counters.data_without_state += 1;
             dropped!(a, subject, "no routing state");
             return self.refuse_without_state(a);
+        };
+        // Check 2: not of this association. GIST-4.3.2-13, GIST-A.4.4.4-01.
+        if !self.may_arrive_over(key, direction, a.association) {
+            self.counters.data_misdelivered += 1;
+            dropped!(a, subject, "association is not that of the session");
+            return self.refuse(a, GistError::INCORRECTLY_DELIVERED, Infos::NONE);
         }
         self.counters.data_received += 1;
         self.deliver(a, message, subject, data, Some((key, direction)));
