@@ -22,9 +22,9 @@ impl Gist {
         if a.association != NONE {
             return self.send_error_over(a, error);
         }
-        let sender = find_object(a.octets, ObjectType::NLI).and_then(|object| Nli::parse(&object).ok());
+        let sender = find_object(a.octets, ObjectType::NLI).and_then(|object| Nli::interface_of(&object));
         let to = match sender {
-            Some(sender) => Some(SocketAddr::new(sender.interface, a.src.port())),
+            Some(sender) => Some(SocketAddr::new(sender, a.src.port())),
             None => Header::parse(a.octets).is_ok_and(|header| header.s).then_some(a.src),
         };
         self.send_error_to(a, error, to, false);

@@ -27,6 +27,20 @@ impl<'a> Nli<'a> {
     /// Parses the object (RFC 5971 A.3.3). The RFC forbids a validity time of 0 but has no error for it; this crate uses
     /// 10/1.
     pub(crate) fn parse(object: &RawObject<'a>) -> Result<Self, DecodeError> {
+        let nli = Self::read(object)?;
+        if nli.validity_ms == 0 {
+            return Err(object.error(Problem::Value, "Routing State Validity Time", object.start + 8, 0));
+        }
+        Ok(nli)
+    }
+
+    /// The interface address of an object whose validity time may be 0: an Error about it goes there (§5.6).
+    #[cfg(feature = "engine")]
+    pub(crate) fn interface_of(object: &RawObject<'a>) -> Option<IpAddr> {
+        Self::read(object).ok().map(|nli| nli.interface)
+    }
+
+    fn read(object: &RawObject<'a>) -> Result<Self, DecodeError> {
         let mut r = Reader::at(object.value, object.start + 4);
         let words = (object.value.len() / 4) as u64;
         let short = |s: Short| object.error(Problem::ObjectLength, "Length", s.offset, words);
@@ -36,11 +50,7 @@ impl<'a> Nli<'a> {
             6 => true,
             other => return Err(object.error(Problem::Value, "IP-Ver", object.start + 6, other.into())),
         };
-        let at = r.offset();
         let validity_ms = r.u32().map_err(short)?;
-        if validity_ms == 0 {
-            return Err(object.error(Problem::Value, "Routing State Validity Time", at, 0));
-        }
         let peer_identity = take_padded(&mut r, pi_length.into()).map_err(|_| {
             object.error(Problem::ObjectLength, "PI-Length", object.start + 4, pi_length.into())
         })?;

@@ -84,6 +84,25 @@ fn unknown_objects() {
     rig.sent().error_is(GistError::INVALID_EXTENSIBILITY_FLAGS);
 }
 
+/// GIST-A.3.3-02: the validity time 0 is reserved. The Error names the field, and goes to the address in the NLI, although the
+/// first Query has S=0.
+#[test]
+fn a_validity_time_of_zero_is_answered() {
+    let mut rig = Rig::new();
+    let mut message = query(through(), &[1; 8]);
+    message.header.s = false;
+    let mut octets = encode(&message);
+    let at = octets.windows(4).position(|w| w == [0, 2, 0, 4]).expect("the NLI's TLV header");
+    octets[at + 8..at + 12].fill(0);
+    rig.packet(&Via::intercepted(SRC, DST), &octets);
+    let error = rig.sent().error_is(GistError::VALUE_NOT_SUPPORTED);
+    assert_eq!(error.dst, at_port(UP));
+    let infos = error.message().error.unwrap().infos;
+    let Some(Info::ObjectValue { offset: 8, object }) = infos.iter().next() else { panic!("{infos:?}") };
+    assert_eq!(object, &octets[at..at + 20]);
+    rig.no_state();
+}
+
 /// GIST-5.6-06, GIST-4.4.1-15, GIST-A.4.4.10-01: without a valid NLI the Error is sent to the IP source if S=1, and is
 /// not sent if S=0.
 #[test]
