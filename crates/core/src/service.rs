@@ -4,7 +4,9 @@
 //! are borrowed. Neither crate depends on the other. [`OwnedRequest`] and [`OwnedIndication`] own their
 //! payloads, for recordings and for applications behind a queue or in another process.
 
+use core::fmt;
 use core::net::IpAddr;
+use core::ops::BitOr;
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -268,6 +270,46 @@ pub enum MessageStatus {
     Failed(SendError),
 }
 
+/// Transports of messaging associations (RFC 5971 §5.7). As text: "tcp, tls".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
+pub struct Transports {
+    /// Plain TCP.
+    pub tcp: bool,
+    /// TLS over TCP.
+    pub tls: bool,
+    /// SCTP.
+    pub sctp: bool,
+}
+
+impl Transports {
+    /// Their names.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        [(self.tcp, "tcp"), (self.tls, "tls"), (self.sctp, "sctp")]
+            .into_iter()
+            .filter_map(|(has, name)| has.then_some(name))
+    }
+}
+
+impl BitOr for Transports {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self { tcp: self.tcp | other.tcp, tls: self.tls | other.tls, sctp: self.sctp | other.sctp }
+    }
+}
+
+impl fmt::Display for Transports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, name) in self.names().enumerate() {
+            f.write_str(if at > 0 { ", " } else { "" })?;
+            f.write_str(name)?;
+        }
+        Ok(())
+    }
+}
+
 /// Reason why a message could not be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -275,6 +317,11 @@ pub enum MessageStatus {
 pub enum SendError {
     /// No node answered the Query.
     NoNextNode,
+    /// A node answered the Query, but no messaging association with it can be set up over these transports: a firewall between
+    /// the nodes may drop their packets.
+    Unreached(Transports),
+    /// The same, but the attempt goes on: the path may be slow, and a later message may find the association.
+    Connecting(Transports),
     /// The flow ends at this node in that direction.
     FlowEndsHere,
     /// The node has no route to the flow's destination.
@@ -297,6 +344,41 @@ pub enum SendError {
         /// Subcode.
         subcode: u8,
     },
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoNextNode => f.write_str("no node further on with this application answered in time"),
+            Self::Unreached(by) if *by == Transports::default() => {
+                f.write_str("the next node answered, but could not be reached by a transport that it offers")
+            }
+            Self::Unreached(by) => write!(
+                f,
+                "the next node answered, but could not be reached by {by}: a firewall between the nodes may drop the packets"
+            ),
+            Self::Connecting(by) => {
+                write!(f, "the next node answered, but no connection with it by {by} was set up in time")
+            }
+            Self::FlowEndsHere => f.write_str("the flow ends at this node"),
+            Self::NoRoute => f.write_str("no route to the flow's destination"),
+            Self::NoStateUpstream => {
+                f.write_str("no routing state upstream: it is made by messages that come downstream")
+            }
+            Self::TooLarge { max } => write!(
+                f,
+                "too many octets, at most {max} fit: more fit where all nodes have messaging associations"
+            ),
+            Self::Refused => f.write_str(
+                "GIST cannot give these attributes: reliable and secure need messaging associations \
+                 ([gist.associations] in the configuration), stateless is for downstream only",
+            ),
+            Self::Overload => f.write_str("a queue or table of GIST at this node is full: try later"),
+            Self::Peer { code, subcode } => {
+                write!(f, "the next node's GIST refused it with error {code}/{subcode} (RFC 5971 A.4.4)")
+            }
+        }
+    }
 }
 
 /// Status of routing state that an application reports (B.6).

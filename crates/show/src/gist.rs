@@ -4,6 +4,7 @@ use signalbox_api::gist::v1;
 use signalbox_api::v1::Endpoint;
 use signalbox_core::Mri;
 use signalbox_core::node::Interface;
+use signalbox_core::service::Transports;
 use signalbox_node::gist::{
     AssociationState, AssociationView, DirectionView, PeerChange, PeerView, Role, RoutingState, SessionView,
     Transport, Validity,
@@ -79,6 +80,7 @@ pub fn peer(peer: &PeerView<'_>, interfaces: &[Interface]) -> v1::Peer {
         }),
         interface: interface(interfaces, peer.ifindex),
         routing_states: peer.sessions,
+        unreached_by: peer.unreached.names().map(str::to_owned).collect(),
     }
 }
 
@@ -86,7 +88,16 @@ pub fn peer(peer: &PeerView<'_>, interfaces: &[Interface]) -> v1::Peer {
 #[must_use]
 pub fn changed_peer(change: &PeerChange, routing_states: u32, interfaces: &[Interface]) -> v1::Peer {
     let PeerChange { identity, address, ifindex, .. } = change;
-    peer(&PeerView { identity, address: *address, ifindex: *ifindex, sessions: routing_states }, interfaces)
+    peer(
+        &PeerView {
+            identity,
+            address: *address,
+            ifindex: *ifindex,
+            sessions: routing_states,
+            unreached: Transports::default(),
+        },
+        interfaces,
+    )
 }
 
 /// A messaging association.

@@ -30,6 +30,7 @@ const fn lost(reason: LostReason) -> v1::LostReason {
     match reason {
         LostReason::Timeout => v1::LostReason::Timeout,
         LostReason::NoNextNode | LostReason::FlowEndsHere => v1::LostReason::NoNextNode,
+        LostReason::Unreached(_) => v1::LostReason::Unreached,
         LostReason::NoRoute => v1::LostReason::NoRoute,
         LostReason::Overload | LostReason::Refused => v1::LostReason::NotSent,
         LostReason::Damaged | LostReason::Peer { .. } => v1::LostReason::Peer,

@@ -369,6 +369,9 @@ pub struct SendFailure {
     pub peer_code: ::core::option::Option<u32>,
     #[prost(uint32, optional, tag = "5")]
     pub peer_subcode: ::core::option::Option<u32>,
+    /// SEND_ERROR_UNREACHED: the transports that were tried: "tcp", "tls", "sctp".
+    #[prost(string, repeated, tag = "6")]
+    pub unreached_by: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 impl ::prost::Name for SendFailure {
     const NAME: &'static str = "SendFailure";
@@ -545,6 +548,8 @@ pub enum SendError {
     Overload = 7,
     /// The peer refused it.
     Peer = 8,
+    /// The next node answered, but no messaging association with it could be set up: a firewall may drop the packets.
+    Unreached = 9,
 }
 impl SendError {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -562,6 +567,7 @@ impl SendError {
             Self::Refused => "SEND_ERROR_REFUSED",
             Self::Overload => "SEND_ERROR_OVERLOAD",
             Self::Peer => "SEND_ERROR_PEER",
+            Self::Unreached => "SEND_ERROR_UNREACHED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -576,6 +582,7 @@ impl SendError {
             "SEND_ERROR_REFUSED" => Some(Self::Refused),
             "SEND_ERROR_OVERLOAD" => Some(Self::Overload),
             "SEND_ERROR_PEER" => Some(Self::Peer),
+            "SEND_ERROR_UNREACHED" => Some(Self::Unreached),
             _ => None,
         }
     }
@@ -805,6 +812,9 @@ pub struct Peer {
     /// Pieces of routing state that point to it, one for each direction of each session.
     #[prost(uint32, tag = "4")]
     pub routing_states: u32,
+    /// Transports by which it could not be reached of late, although it answers Queries: "tcp", "tls", "sctp".
+    #[prost(string, repeated, tag = "5")]
+    pub unreached_by: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 impl ::prost::Name for Peer {
     const NAME: &'static str = "Peer";

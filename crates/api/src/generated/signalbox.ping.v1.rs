@@ -240,6 +240,8 @@ pub enum LostReason {
     NotSent = 4,
     /// A node reported an error.
     Peer = 5,
+    /// The next node answered, but could not be reached by the transports that it offers.
+    Unreached = 6,
 }
 impl LostReason {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -254,6 +256,7 @@ impl LostReason {
             Self::NoRoute => "LOST_REASON_NO_ROUTE",
             Self::NotSent => "LOST_REASON_NOT_SENT",
             Self::Peer => "LOST_REASON_PEER",
+            Self::Unreached => "LOST_REASON_UNREACHED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -265,6 +268,7 @@ impl LostReason {
             "LOST_REASON_NO_ROUTE" => Some(Self::NoRoute),
             "LOST_REASON_NOT_SENT" => Some(Self::NotSent),
             "LOST_REASON_PEER" => Some(Self::Peer),
+            "LOST_REASON_UNREACHED" => Some(Self::Unreached),
             _ => None,
         }
     }

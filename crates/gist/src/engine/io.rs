@@ -8,6 +8,7 @@ use signalbox_core::handover::Entries;
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery, TransmitError};
 use signalbox_core::packet::{Received, Transmit};
 use signalbox_core::security::Identity;
+use signalbox_core::service::Transports;
 use signalbox_core::{NslpId, service};
 
 use crate::apd::Apd;
@@ -141,6 +142,26 @@ impl Transport {
             Self::TlsTcp => "tls",
             Self::Sctp => "sctp",
         }
+    }
+}
+
+impl FromIterator<Transport> for Transports {
+    fn from_iter<T: IntoIterator<Item = Transport>>(all: T) -> Self {
+        let mut transports = Self::default();
+        for transport in all {
+            match transport {
+                Transport::Tcp => transports.tcp = true,
+                Transport::TlsTcp => transports.tls = true,
+                Transport::Sctp => transports.sctp = true,
+            }
+        }
+        transports
+    }
+}
+
+impl From<Transport> for Transports {
+    fn from(transport: Transport) -> Self {
+        [transport].into_iter().collect()
     }
 }
 

@@ -4,6 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use signalbox_core::metrics::Table;
+use signalbox_core::service::Transports;
 use signalbox_core::slab::Key;
 use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId};
 
@@ -104,6 +105,8 @@ pub struct PeerView<'a> {
     pub ifindex: IfIndex,
     /// Pieces of routing state with this peer, one for each direction of each session.
     pub sessions: u32,
+    /// Transports by which it could not be reached of late, although it answers Queries.
+    pub unreached: Transports,
 }
 
 impl Gist {
@@ -174,6 +177,7 @@ impl Gist {
             address: peer.address,
             ifindex: peer.ifindex,
             sessions: self.peers.sessions(id),
+            unreached: self.unreached(&peer.identity, peer.address.ip()),
         }
     }
 

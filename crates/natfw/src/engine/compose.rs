@@ -24,11 +24,13 @@ pub(super) struct Failed<'a> {
     pub(super) lifetime: Option<u32>,
     /// A node further on refused: the objects that its RESPONSE carries along.
     pub(super) beyond: Option<Carried<'a>>,
+    /// This node refused: the reason, for people.
+    pub(super) note: Option<&'a str>,
 }
 
 impl From<Info> for Failed<'_> {
     fn from(info: Info) -> Self {
-        Self { info: info.into(), lifetime: None, beyond: None }
+        Self { info: info.into(), lifetime: None, beyond: None, note: None }
     }
 }
 
@@ -125,7 +127,9 @@ impl Natfw {
         let to = Target::previous(session);
         let own = match failed.beyond {
             Some(_) => Vec::new(),
-            None => refused_by(self.interfaces.address(None, session.asked.mri().src().is_ipv4()), None),
+            None => {
+                refused_by(self.interfaces.address(None, session.asked.mri().src().is_ipv4()), failed.note)
+            }
         };
         let response = Message {
             msn: Some(msn),

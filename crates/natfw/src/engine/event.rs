@@ -4,6 +4,7 @@ use core::fmt;
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 
+use signalbox_core::service::SendError;
 use signalbox_core::{Mri, SessionId};
 
 /// An event of a request. [`NatfwEvent::Refused`], [`NatfwEvent::Failed`] and [`NatfwEvent::Closed`] are the last of
@@ -87,7 +88,15 @@ pub enum Failure {
     NoResponse,
     /// GIST found no other node on the path.
     NoNextNode,
+    /// GIST could not send the request.
+    NotSent(SendError),
+    /// GIST cannot begin signaling from the receiver of a flow towards its sender here (RFC 5971 §5.8.1.3).
+    NotUpstream,
 }
+
+/// What to do where GIST sends no upstream Queries.
+pub(super) const NOT_UPSTREAM: &str = "GIST sends no Queries against the flow here: set upstream_queries = true in [gist] \
+    (one middlebox on the path at most), or ask without path-coupled routing";
 
 /// Why a command does not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -140,6 +149,8 @@ impl fmt::Display for Failure {
             Self::Code(code) | Self::By { code, .. } => code.fmt(f),
             Self::NoResponse => f.write_str("no answer"),
             Self::NoNextNode => f.write_str("no other node of the path runs the application"),
+            Self::NotSent(error) => error.fmt(f),
+            Self::NotUpstream => f.write_str(NOT_UPSTREAM),
         }
     }
 }

@@ -12,7 +12,7 @@ use signalbox_resources::{End, Resources};
 use super::Natfw;
 use super::check::seconds;
 use super::compose::Failed;
-use super::event::{Failure, NatfwEvent};
+use super::event::{Failure, NOT_UPSTREAM, NatfwEvent};
 use super::session::{Answer, Asked, Kind, Origin, Plan, State, pinhole_id};
 use crate::wire::{Info, InfoClass, Message};
 
@@ -47,7 +47,8 @@ impl Natfw {
         if !info.info.is_success() {
             // §3.7.6.3: what happens beyond an edge that has answered is ignored.
             if !answered {
-                let failed = Failed { info, lifetime: message.lifetime, beyond: Some(message.carried) };
+                let failed =
+                    Failed { info, lifetime: message.lifetime, beyond: Some(message.carried), note: None };
                 self.fail(key, msn, &failed, resources);
             }
             return;
@@ -159,23 +160,27 @@ impl Natfw {
         tracing::debug!(session = %session.id, ?error, "request not sent");
         let no_node = matches!(
             error,
-            SendError::NoNextNode
-                | SendError::NoRoute
-                | SendError::FlowEndsHere
-                | SendError::NoStateUpstream
-                | SendError::Peer { .. }
+            SendError::NoNextNode | SendError::NoRoute | SendError::FlowEndsHere | SendError::Peer { .. }
         );
         // §3.7.6.3: this edge has answered.
         if session.plan.answers {
             return;
         }
         if let Origin::Command(_) = session.origin() {
-            // A full queue of GIST may be empty at the next repetition.
-            if no_node {
-                self.counters.ended += 1;
-                self.emit(key, NatfwEvent::Failed(Failure::NoNextNode));
-                self.close(key, resources);
+            // What stands waits for the next repetition, which may find room in GIST, or the way free.
+            let passes = matches!(error, SendError::Overload | SendError::Unreached(_));
+            let goes_on = matches!(error, SendError::Connecting(_));
+            if goes_on || (passes && session.state == State::Established) {
+                return;
             }
+            let failure = match error {
+                SendError::NoStateUpstream => Failure::NotUpstream,
+                _ if no_node => Failure::NoNextNode,
+                _ => Failure::NotSent(error),
+            };
+            self.counters.ended += 1;
+            self.emit(key, NatfwEvent::Failed(failure));
+            self.close(key, resources);
             return;
         }
         // §3.7.6.2: the last node answers in the place of a receiver that does not run the application.
@@ -188,7 +193,11 @@ impl Natfw {
             (true, Kind::Create) => Info::NR_NOT_REACHED,
             (true, Kind::External) => Info::NO_EDGE,
         };
-        self.fail(key, msn, &info.into(), resources);
+        let note = match error {
+            SendError::NoStateUpstream => NOT_UPSTREAM.to_owned(),
+            _ => error.to_string(),
+        };
+        self.fail(key, msn, &Failed { note: Some(&note), ..info.into() }, resources);
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use signalbox_core::mri::Direction;
 use signalbox_core::node::Prefix;
-use signalbox_core::service::{NetworkEvent, SendError, SiiHandle};
+use signalbox_core::service::{NetworkEvent, SendError, SiiHandle, Transports};
 use signalbox_core::{LooseEnd, Mri, NslpId, PathCoupled};
 use signalbox_natfw::engine::{
     Command, Config, ExposeRequest, Failure, Granted, NatfwEvent, OpenRequest, Options, Refusal,
@@ -161,6 +161,36 @@ fn a_refusal_is_reported() {
     let sent = started(&mut rig, Command::Open(open()));
     rig.failed(&sent, SendError::NoNextNode);
     assert_eq!(rig.events, [NatfwEvent::Failed(Failure::NoNextNode)]);
+}
+
+/// What GIST does not send is reported at once, with the reason and what to do.
+#[test]
+fn a_request_that_gist_refuses_is_reported_at_once() {
+    let tcp = Transports { tcp: true, ..Transports::default() };
+    let refusals = [
+        (SendError::Overload, "a queue or table of GIST at this node is full: try later"),
+        (SendError::TooLarge { max: 400 }, "too many octets, at most 400 fit"),
+        (SendError::Refused, "reliable and secure need messaging associations"),
+        (SendError::Unreached(tcp), "the next node answered, but could not be reached by tcp"),
+        (SendError::NoStateUpstream, "set upstream_queries = true in [gist]"),
+    ];
+    for (error, text) in refusals {
+        let mut rig = Rig::host();
+        let sent = started(&mut rig, Command::Expose(ExposeRequest { path_coupled: true, ..expose() }));
+        rig.failed(&sent, error);
+        let [NatfwEvent::Failed(failure)] = &rig.events[..] else { panic!("{:?}", rig.events) };
+        assert!(failure.to_string().contains(text), "{failure}");
+        assert_eq!(rig.natfw.session_count(), 0);
+    }
+    // A granted request waits for its next repetition.
+    let mut rig = Rig::host();
+    let sent = started(&mut rig, Command::Open(open()));
+    rig.answer(&sent, &success(msn(&sent), 1575));
+    rig.events.clear();
+    let refresh = rig.pass_secs(600).remove(0);
+    rig.failed(&refresh, SendError::Overload);
+    rig.failed(&refresh, SendError::Unreached(tcp));
+    assert_eq!((rig.events.len(), rig.natfw.session_count()), (0, 1));
 }
 
 /// NATFW-3.7.2-03, NATFW-3.7.2-06, NATFW-3.7.2-07, NATFW-3.7.2-09

@@ -14,6 +14,7 @@ mod cost;
 mod dates;
 mod expiry;
 mod failure;
+mod filtered;
 mod gist_nat;
 mod gone;
 mod hostile;

@@ -4,7 +4,7 @@ use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
 
-use signalbox_core::service::SendError;
+use signalbox_core::service::{SendError, Transports};
 use signalbox_core::{Mri, SessionId};
 
 /// A command of a user.
@@ -223,6 +223,8 @@ pub enum LostReason {
     Timeout,
     /// No node on the path answered.
     NoNextNode,
+    /// The next node answered, but could not be reached by these transports.
+    Unreached(Transports),
     /// No route to the flow's destination.
     NoRoute,
     /// The flow ends at the initiator itself.
@@ -246,6 +248,7 @@ impl From<SendError> for LostReason {
     fn from(error: SendError) -> Self {
         match error {
             SendError::NoNextNode => Self::NoNextNode,
+            SendError::Unreached(by) | SendError::Connecting(by) => Self::Unreached(by),
             SendError::NoRoute => Self::NoRoute,
             SendError::FlowEndsHere => Self::FlowEndsHere,
             SendError::Overload => Self::Overload,
@@ -260,6 +263,7 @@ impl fmt::Display for LostReason {
         match self {
             Self::Timeout => f.write_str("no reply in time"),
             Self::NoNextNode => f.write_str("no node on the path answered"),
+            Self::Unreached(by) => SendError::Unreached(*by).fmt(f),
             Self::NoRoute => f.write_str("no route to the destination"),
             Self::FlowEndsHere => f.write_str("the flow ends at this node"),
             Self::Damaged => f.write_str("the reply has other padding than the request"),

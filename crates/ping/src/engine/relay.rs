@@ -132,6 +132,8 @@ impl Ping {
                     SendError::NoNextNode => Flags::NO_NEXT_NODE,
                     SendError::FlowEndsHere => Flags::END_REACHED,
                     SendError::NoStateUpstream
+                    | SendError::Unreached(_)
+                    | SendError::Connecting(_)
                     | SendError::NoRoute
                     | SendError::TooLarge { .. }
                     | SendError::Overload

@@ -268,8 +268,11 @@ impl Qos {
             return None;
         }
         parcel.source = self.sessions.get(key).and_then(|session| session.source.holder);
-        // Without a report of GIST a request is repeated as if GIST had sent it.
-        let watched = self.out.send(&mut self.counters, parcel)?;
+        // Without a report of GIST a request is repeated as if GIST had sent it, also one that found the table full: its user
+        // gets an answer in any case.
+        let Some(watched) = self.out.send(&mut self.counters, parcel) else {
+            return (!copy.is_empty()).then_some(copy);
+        };
         if watched && let Some(session) = self.sessions.get_mut(key) {
             session.marks.set(Marks::IN_GIST, true);
         }

@@ -246,7 +246,7 @@ impl Qos {
 }
 
 /// A note of at most the length that a message can carry.
-fn cut(note: &str) -> &str {
+pub(super) fn cut(note: &str) -> &str {
     const MOST: usize = 120;
     let mut end = note.len().min(MOST);
     while !note.is_char_boundary(end) {

@@ -372,13 +372,18 @@ impl Qos {
                 let note = "GIST has no routing state towards the flow's source";
                 self.unsendable(key, rii, Info::NO_REVERSE_STATE, note, resources);
             }
-            // The retransmission, or the next refresh, may succeed.
-            SendError::Overload | SendError::Peer { .. } => {}
-            SendError::NoRoute => {
-                self.unsendable(key, rii, Info::RESERVATION_FAILURE, "no route to the next node", resources);
+            // What stands may survive: the retransmission, or the next refresh, may succeed.
+            SendError::Overload | SendError::Peer { .. } | SendError::Unreached(_)
+                if session.marks.has(Marks::ONCE_CONFIRMED) => {}
+            // The retransmission finds the association, or learns that there will be none.
+            SendError::Connecting(_) => {}
+            SendError::Overload | SendError::Peer { .. } | SendError::Unreached(_) | SendError::NoRoute => {
+                let note = error.to_string();
+                self.unsendable(key, rii, Info::RESERVATION_FAILURE, &note, resources);
             }
             SendError::TooLarge { .. } | SendError::Refused => {
-                self.unsendable(key, rii, Info::INTERNAL, "GIST cannot carry the message", resources);
+                let note = error.to_string();
+                self.unsendable(key, rii, Info::INTERNAL, &note, resources);
             }
         }
         self.rearm(key);
@@ -428,7 +433,7 @@ impl Qos {
             rii,
             rsn: session.rsn_in.get(),
             info: Some(InfoSpec { source, ..InfoSpec::from(info) }),
-            note: Some(note),
+            note: Some(super::receive::cut(note)),
             ..Message::new(MessageType::RESPONSE)
         };
         let to = Target::towards_initiator(session);

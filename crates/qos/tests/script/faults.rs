@@ -1,6 +1,6 @@
 //! Faulty messages and refused requests at a node in the middle of the path: who gets which INFO_SPEC.
 
-use signalbox_core::service::SendError;
+use signalbox_core::service::{SendError, Transports};
 use signalbox_core::{SessionId, Time};
 use signalbox_qos::engine::Config;
 use signalbox_qos::wire::{GenericFlags, Info, Message, MessageFlags, MessageType, Rsn};
@@ -179,6 +179,28 @@ fn too_much_is_refused_and_what_stood_stands() {
     assert!(answer.message().qspec.is_some() && answer.message().note.is_some());
     assert!(answer.message().available.is_some());
     assert_eq!((rig.held(), rig.qos.sessions()), (50_000, 1));
+}
+
+/// What GIST does not send is answered at once, with its reason, and nothing is held.
+#[test]
+fn a_request_that_gist_refuses_is_answered_at_once() {
+    let tcp = Transports { tcp: true, ..Transports::default() };
+    let refusals = [
+        (SendError::Overload, Info::RESERVATION_FAILURE, "a queue or table of GIST at this node is full"),
+        (SendError::Unreached(tcp), Info::RESERVATION_FAILURE, "answered, but could not be reached by tcp"),
+        (SendError::Peer { code: 9, subcode: 4 }, Info::RESERVATION_FAILURE, "refused it with error 9/4"),
+        (SendError::TooLarge { max: 400 }, Info::INTERNAL, "at most 400 fit"),
+    ];
+    for (error, info, text) in refusals {
+        let mut rig = Rig::new();
+        let some = qspec(10_000);
+        let onward = one(rig.receive(&Message { rii: Some(4), ..reserve(0, &some) }));
+        let answer = one(rig.failed(&onward, error));
+        assert_eq!((answer.info(), answer.mri, answer.message().rii), (info, flow().inverted(), Some(4)));
+        let note = answer.message().note.unwrap();
+        assert!(note.contains(text), "{note}");
+        assert_eq!(rig.held(), 0);
+    }
 }
 
 /// P11: the hop count of a request is used up: it is answered, and nothing is held.

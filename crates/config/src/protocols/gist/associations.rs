@@ -75,7 +75,8 @@ fn times(config: &mut AssociationConfig, keys: &mut Keys<'_>) {
             duration(Duration::ZERO..=DAY),
             "Wait between two attempts to open an association with one peer, if the first failed before the peer sent a \
              message over it. Each further failure doubles the wait. It ends with the peer's first message, or after as \
-             long without an attempt. Messages that need an association fail meanwhile. `\"0s\"`: no wait.",
+             long without an attempt. A new session whose messages need an association waits two seconds at most: before, its \
+             messages fail with the transports that were tried. `\"0s\"`: no wait.",
         );
         let meaning = "The longest such wait, from `retry.first`.";
         keys.key("max", &mut config.retry_max, duration(Duration::ZERO..=DAY), meaning);

@@ -4,7 +4,7 @@
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
-use signalbox_core::service::{NetworkEvent, SendError, SiiHandle};
+use signalbox_core::service::{NetworkEvent, SendError, SiiHandle, Transports};
 use signalbox_core::slab::Key;
 use signalbox_core::wheel::Link;
 use signalbox_core::{Direction, Time};
@@ -12,13 +12,19 @@ use std::collections::VecDeque;
 
 use super::machine::End;
 use super::stack::{Offer, Stacks, configuration};
-use super::{Association, Associations, Need, Owner, PeerKey, State};
+use super::{Association, Associations, Need, Owner, PeerKey, State, Transport};
 use crate::engine::Gist;
 use crate::engine::compose::nli;
 use crate::engine::io::ChannelId;
 use crate::engine::receive::{Arrival, Subject};
 use crate::engine::record::{NO_REFRESH, NONE, TENTATIVE};
 use crate::wire::{GistError, Info, Infos, Message, MessageType, Nli, ObjectType, PORT, StackConfiguration};
+
+/// The least time between two attempts to reach a peer that failed, where a new message needs an association.
+const RETRY_PAUSE: Duration = Duration::from_secs(2);
+/// An attempt without an answer for this time is replaced when a new message needs it: the packets of a new one follow each
+/// other sooner, and what was in the way may be gone.
+const STALE: Duration = Duration::from_secs(7);
 
 /// Least hold time of a peer. MA-Hellos are sent twice in a hold time, and a peer must not cause a flood of them.
 const LEAST_HOLD_TIME: Duration = Duration::from_millis(100);
@@ -41,7 +47,7 @@ pub(in crate::engine) enum Answer {
 /// The stack of a new association.
 #[derive(Debug, Clone, Copy)]
 struct Choice {
-    transport: super::Transport,
+    transport: Transport,
     port: u16,
     /// The peer offers another one that could be used as well.
     alternative: bool,
@@ -112,23 +118,27 @@ impl Gist {
         let name = &subject.nli;
         let own = &self.config.identity;
         let known = self.associations.find(own, name.peer_identity, name.interface, fits);
-        let index = match known {
+        let stale = known.filter(|index| self.end_stale(*index)).is_some();
+        let index = match known.filter(|_| !stale) {
             Some(index) => index,
-            None => match self.select(&offer, subject, secure, self.may_use_datagrams(key, direction))? {
-                Selection::Stack(choice) => self.open(key, direction, &offer, subject, choice)?,
-                Selection::Failed if self.may_use_datagrams(key, direction) => {
-                    // GIST-4.3.3-05: no message needs an association, and none can be had now. The Confirm is a datagram,
-                    // since no association has been set up (RFC 5971 §5.5).
-                    self.counters.associations_waiting += 1;
-                    self.unbind(key, direction, true);
-                    return Ok(());
+            None => {
+                match self.select(&offer, subject, (secure, stale), self.may_use_datagrams(key, direction))? {
+                    Selection::Stack(choice) => self.open(key, direction, &offer, subject, choice)?,
+                    Selection::Failed if self.may_use_datagrams(key, direction) => {
+                        // GIST-4.3.3-05: no message needs an association, and none can be had now. The Confirm is a datagram,
+                        // since no association has been set up (RFC 5971 §5.5).
+                        self.counters.associations_waiting += 1;
+                        self.unbind(key, direction, true);
+                        return Ok(());
+                    }
+                    Selection::Failed | Selection::Wait => {
+                        self.counters.associations_waiting += 1;
+                        dropped!(a, subject, "peer must wait for its next association");
+                        let offered = offer.choices(&self.associations.config, secure);
+                        return Err(SendError::Unreached(offered.map(|(transport, _)| transport).collect()));
+                    }
                 }
-                Selection::Failed | Selection::Wait => {
-                    self.counters.associations_waiting += 1;
-                    dropped!(a, subject, "peer must wait for its next association");
-                    return Err(SendError::NoNextNode);
-                }
-            },
+            }
         };
         if self.associations.get(index).is_some_and(Association::is_up)
             && !self.is_authorised(index, key, direction)
@@ -140,7 +150,8 @@ impl Gist {
     }
 
     /// The stack for a new association: the first one offered that did not fail with this peer a short time ago. A transport
-    /// that gave no answer is avoided for longer if all messages may be sent as `datagrams`.
+    /// that gave no answer is avoided for longer if all messages may be sent as `datagrams`. `at_once`: an attempt was ended to
+    /// make place for this one.
     ///
     /// # Errors
     /// The peer offers no stack that this node has and the messages can use. GIST-4.3.3-13.
@@ -148,7 +159,7 @@ impl Gist {
         &self,
         offer: &Offer<'_>,
         subject: &Subject<'_>,
-        secure: bool,
+        (secure, at_once): (bool, bool),
         datagrams: bool,
     ) -> Result<Selection, SendError> {
         let (table, name) = (&self.associations, &subject.nli);
@@ -162,11 +173,42 @@ impl Gist {
                 || datagrams && table.filtered.until(self.now, &way).is_some()
         };
         let mut left = offer.choices(&table.config, secure).filter(|(transport, _)| !avoided(*transport));
-        let Some((transport, port)) = left.next() else { return Ok(Selection::Failed) };
-        if table.retry_not_before(self.now, name.peer_identity, name.interface).is_some() {
+        let Some((transport, port)) = left.next() else {
+            // A message that needs an association does not wait for the end of a long delay: what was in the way may be gone.
+            let paused = |transport| table.avoided.pauses(self.now, RETRY_PAUSE, &(peer.clone(), transport));
+            let again =
+                offer.choices(&table.config, secure).find(|(transport, _)| at_once || !paused(*transport));
+            return Ok(match again.filter(|_| !datagrams) {
+                Some((transport, port)) => Selection::Stack(Choice { transport, port, alternative: false }),
+                None => Selection::Failed,
+            });
+        };
+        if table.retry_delays.pauses(self.now, RETRY_PAUSE, &peer) {
             return Ok(Selection::Wait);
         }
         Ok(Selection::Stack(Choice { transport, port, alternative: left.next().is_some() }))
+    }
+
+    /// Ends an attempt of this node to reach a peer that has had no answer for a long time. False: it is no such attempt.
+    pub(super) fn end_stale(&mut self, index: u32) -> bool {
+        let Some(key) = self.associations.slab.key_of(index) else { return false };
+        let Some(association) = self.associations.get(index) else { return false };
+        let waits = association.opened && association.state == State::AwaitingConnection;
+        if !waits || !association.is_stale(self.now) {
+            return false;
+        }
+        self.close_channel(index, true);
+        self.end_association(key, End::NotConnected, false);
+        true
+    }
+
+    /// Whether a new message has to wait for the next attempt to reach the peer of its session.
+    pub(super) fn pauses(&self, key: Key, direction: Direction) -> bool {
+        let peer = self.records.get(key).and_then(|record| self.peers.peer(record.half(direction).peer));
+        peer.is_some_and(|peer| {
+            let name = PeerKey { identity: peer.identity.clone(), interface: peer.address.ip() };
+            self.associations.retry_delays.pauses(self.now, RETRY_PAUSE, &name)
+        })
     }
 
     /// Whether all messages of a session may be sent as datagrams: it prefers associations, but no message needs one.
@@ -404,8 +446,9 @@ impl Gist {
                 self.query_bad_state(key, direction);
             }
             End::NotConnected => {
+                let error = SendError::Unreached(self.unreached_by(key, direction));
                 self.unbind(key, direction, true);
-                self.end_handshake(key, direction, SendError::NoNextNode);
+                self.end_handshake(key, direction, error);
             }
             End::Unused | End::Orderly | End::Failure => {
                 self.unbind(key, direction, false);
@@ -441,6 +484,28 @@ impl Gist {
         }
     }
 
+    /// The transports by which the peer of a session could not be reached of late, with that of its association.
+    pub(super) fn unreached_by(&self, key: Key, direction: Direction) -> Transports {
+        let peer = self.records.get(key).and_then(|record| self.peers.peer(record.half(direction).peer));
+        let of_late = peer.map(|peer| self.unreached(&peer.identity, peer.address.ip()));
+        let bound = self.binding(key, direction).and_then(|to| self.associations.get(to.association));
+        of_late.unwrap_or_default() | bound.map(|association| association.transport).into_iter().collect()
+    }
+
+    /// The transports by which a peer could not be reached of late.
+    pub(in crate::engine) fn unreached(&self, identity: &[u8], interface: IpAddr) -> Transports {
+        let table = &self.associations;
+        if table.avoided.is_empty() && table.filtered.is_empty() {
+            return Transports::default();
+        }
+        let name = PeerKey { identity: identity.into(), interface };
+        let failed = |transport: &Transport| {
+            let way = (name.clone(), *transport);
+            table.avoided.has(&way) || table.filtered.has(&way)
+        };
+        Transport::ALL.into_iter().filter(failed).collect()
+    }
+
     /// The end of the retry delay for the peer of a session, if there is one.
     pub(super) fn retry_at(&self, key: Key, direction: Direction) -> Option<Time> {
         if self.associations.retry_delays.is_empty() {
@@ -461,7 +526,8 @@ impl Gist {
             half.start_retry(now, later);
             transition!(self.peers, record, direction, from, "peer must wait for its next association");
         }
-        self.fail_queue(key, direction, SendError::NoNextNode);
+        let error = SendError::Unreached(self.unreached_by(key, direction));
+        self.fail_queue(key, direction, error);
         self.settle(key);
     }
 
@@ -494,13 +560,13 @@ impl Associations {
 }
 
 impl Association {
+    /// Whether an attempt that still goes on had its time.
+    pub(super) fn is_stale(&self, now: Time) -> bool {
+        now >= self.since + STALE
+    }
+
     /// A new association. The caller sets the fields with other values.
-    pub(super) fn new(
-        channel: ChannelId,
-        transport: super::Transport,
-        local: IpAddr,
-        remote: IpAddr,
-    ) -> Self {
+    pub(super) fn new(channel: ChannelId, transport: Transport, local: IpAddr, remote: IpAddr) -> Self {
         Self {
             link: Link::default(),
             armed: Time::ZERO,

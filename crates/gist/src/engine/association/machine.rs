@@ -303,8 +303,8 @@ impl Gist {
             if end == End::NotConnected && self.take_back(&waiting) {
                 continue;
             }
-            let status = MessageStatus::Failed(SendError::NoNextNode);
-            self.out.status(waiting.of, waiting.handle, status);
+            let error = if refused { SendError::Unreached(transport.into()) } else { SendError::NoNextNode };
+            self.out.status(waiting.of, waiting.handle, MessageStatus::Failed(error));
         }
         if lost {
             self.held_lost(index);

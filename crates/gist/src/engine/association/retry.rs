@@ -12,6 +12,8 @@ use signalbox_core::Time;
 
 #[derive(Debug, Clone, Copy)]
 struct RetryDelay {
+    /// When it began.
+    from: Time,
     until: Time,
     length: Duration,
     /// When the delay is removed.
@@ -64,7 +66,8 @@ impl<K: Ord + Clone> RetryDelays<K> {
         };
         let length = length.max(least).min(self.longest);
         let until = opened + length;
-        let wait = RetryDelay { until, length, quiet: until + length.saturating_mul(self.kept) };
+        let wait =
+            RetryDelay { from: opened, until, length, quiet: until + length.saturating_mul(self.kept) };
         if wait.quiet <= now {
             return true;
         }
@@ -79,6 +82,16 @@ impl<K: Ord + Clone> RetryDelays<K> {
     /// The end of the delay for `name`, if there is one.
     pub(super) fn until(&self, now: Time, name: &K) -> Option<Time> {
         self.waits.get(name).map(|wait| wait.until).filter(|until| *until > now)
+    }
+
+    /// Whether an attempt for a new message has to wait: less than `pause` of the delay is over.
+    pub(super) fn pauses(&self, now: Time, pause: Duration, name: &K) -> bool {
+        self.waits.get(name).is_some_and(|wait| now < wait.until.min(wait.from + pause))
+    }
+
+    /// Whether the last attempt failed, as far as it is known.
+    pub(super) fn has(&self, name: &K) -> bool {
+        self.waits.contains_key(name)
     }
 
     /// A message of the peer was received.

@@ -252,8 +252,8 @@ impl Gist {
                 return self.store(key, direction, m, need);
             }
             lost = self.binding(key, direction).is_some() && self.association_of(key, direction).is_none();
-            if lost && self.retry_at(key, direction).is_some() {
-                return Err(SendError::NoNextNode);
+            if lost && self.pauses(key, direction) {
+                return Err(SendError::Unreached(self.unreached_by(key, direction)));
             }
         }
         let (need, error) = match self.send_established(key, direction, outgoing, need) {
@@ -294,6 +294,11 @@ impl Gist {
         outgoing: &Outgoing<'_>,
     ) -> Result<(), SendError> {
         let now = self.now;
+        if let Some(transport) = self.associations.get(index).map(|association| association.transport)
+            && self.end_stale(index)
+        {
+            return Err(SendError::Unreached(transport.into()));
+        }
         let Some(record) = self.records.get_mut(key) else { return Err(SendError::NoNextNode) };
         let hops = outgoing.hops.unwrap_or(self.config.hops);
         let mut message = Message::new(MessageType::DATA, record.nslp, hops);
@@ -417,12 +422,17 @@ impl Gist {
             return;
         }
         let mut gone = 0;
+        let unanswered = association.opened && !association.answered;
+        let error = match association.transport {
+            transport if unanswered && association.is_stale(*now) => SendError::Unreached(transport.into()),
+            transport if unanswered => SendError::Connecting(transport.into()),
+            _ => SendError::NoNextNode,
+        };
         association.queue.retain(|waiting| {
             let over = waiting.deadline.is_some_and(|at| at <= *now);
             if over {
                 gone += waiting.octets.len();
-                let status = MessageStatus::Failed(SendError::NoNextNode);
-                out.status(waiting.of, waiting.handle, status);
+                out.status(waiting.of, waiting.handle, MessageStatus::Failed(error));
             }
             !over
         });

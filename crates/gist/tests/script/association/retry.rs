@@ -69,9 +69,9 @@ fn messages_fail_while_their_peer_waits() {
     refused(&mut rig, &query);
     rig.out.clear();
     rig.reliably(b"more", own());
-    assert_eq!(rig.failed(), SendError::NoNextNode);
+    assert!(matches!(rig.failed(), SendError::Unreached(_)));
     rig.send(b"more", own());
-    assert_eq!(rig.failed(), SendError::NoNextNode);
+    assert!(matches!(rig.failed(), SendError::Unreached(_)));
     rig.quiet();
 }
 
@@ -88,7 +88,7 @@ fn other_sessions_with_the_peer_wait_too_unless_a_datagram_will_do() {
     rig.reliably_in(session(2), b"more", own());
     let query = rig.sent().is(MessageType::QUERY);
     rig.propose(&query, peer_tls());
-    assert_eq!(rig.failed(), SendError::NoNextNode);
+    assert!(matches!(rig.failed(), SendError::Unreached(_)));
     rig.quiet();
     assert_eq!(rig.gist.associations().count(), 0);
 
@@ -240,19 +240,51 @@ fn datagrams_are_used_when_no_transport_works() {
     rig.sent().is(MessageType::CONFIRM);
     rig.sent().is(MessageType::DATA);
     rig.out.clear();
+    // A message that needs an association is worth an attempt.
     rig.reliably_in(session(3), b"firm", own());
     let query = rig.sent().is(MessageType::QUERY);
     rig.propose(&query, peer_tcp());
-    assert_eq!(rig.failed(), SendError::NoNextNode);
-
-    // After the longest delay the port is tried again.
-    rig.out.clear();
-    rig.until(66_000);
-    rig.out.clear();
-    rig.reliably_in(session(4), b"firm", own());
-    let query = rig.sent().is(MessageType::QUERY);
-    rig.propose(&query, peer_tcp());
     rig.opened();
+}
+
+/// P13: a peer that answers, but whose port is filtered: messages fail with the transports that were tried. A message makes
+/// the next attempt, two seconds after one that ended, and instead of one that has had no answer for seven seconds.
+#[test]
+fn a_new_message_soon_makes_a_new_attempt() {
+    let filtered = SendError::Unreached(Transport::Tcp.into());
+    let mut rig = Rig::with(tcp_only());
+    let ask = |rig: &mut Rig, number| {
+        rig.out.clear();
+        rig.reliably_in(session(number), b"data", own());
+        let query = rig.sent().is(MessageType::QUERY);
+        rig.propose(&query, peer_tcp());
+    };
+    ask(&mut rig, 2);
+    let (first, ..) = rig.opened();
+    rig.until(6_900);
+    ask(&mut rig, 3);
+    assert_eq!(rig.gist.associations().next().unwrap().channel, first, "it shares the attempt");
+    rig.until(7_100);
+    ask(&mut rig, 4);
+    assert_eq!(rig.gist.associations().count(), 1);
+    let second = rig.gist.associations().next().unwrap().channel;
+    assert_ne!(second, first);
+    rig.out.clear();
+    rig.lost(second, ChannelClosed::TimedOut, false);
+    rig.notified();
+    assert_eq!(rig.failed(), filtered);
+    let shown: Vec<_> = rig.gist.peers().map(|peer| peer.unreached.to_string()).collect();
+    assert!(shown.iter().all(|by| by == "tcp"), "{shown:?}");
+    rig.until(9_000);
+    ask(&mut rig, 5);
+    assert_eq!(rig.failed(), filtered, "less than two seconds later");
+    rig.until(9_200);
+    ask(&mut rig, 6);
+    let (third, ..) = rig.opened();
+    rig.notified();
+    rig.connected(third);
+    rig.over().is(MessageType::CONFIRM);
+    rig.over().is(MessageType::DATA);
 }
 
 /// P02: messages that need no association do not wait for a filtered port each minute: the attempts become rarer. A message

@@ -122,14 +122,15 @@ fn session(session: &v1::Session) -> Vec<[String; 10]> {
     rows
 }
 
-const PEER: [&str; 4] = ["identity", "peer", "interface", "states"];
+const PEER: [&str; 5] = ["identity", "peer", "interface", "states", "not reached by"];
 
-fn peer(peer: &v1::Peer) -> Vec<[String; 4]> {
+fn peer(peer: &v1::Peer) -> Vec<[String; 5]> {
     vec![[
         identifier(&peer.peer_identity),
         or_dash(peer.peer.as_ref().map(endpoint)),
         or_dash(peer.interface.as_ref().map(|interface| &interface.name)),
         peer.routing_states.to_string(),
+        if peer.unreached_by.is_empty() { "-".to_owned() } else { peer.unreached_by.join(", ") },
     ]]
 }
 

@@ -11,7 +11,7 @@ use signalbox_core::octets::Octets;
 use signalbox_core::service::{
     CheckId, IndicationOf, InvalidStatus, MessageHandle, MessageStatus, NetworkEvent, OwnedIndication,
     OwnedRequest, PeeringOf, RecvMessageOf, RequestOf, Security, SendError, SendMessageOf, SiiHandle,
-    TransferAttributes,
+    TransferAttributes, Transports,
 };
 use signalbox_core::{Direction, LooseEnd, Mri, NslpId, SessionId};
 use signalbox_node::RegisterError;
@@ -207,36 +207,30 @@ fn network_event(event: NetworkEvent) -> (v1::NetworkEvent, Option<SiiHandle>) {
 }
 
 fn send_failure(failure: SendError) -> v1::SendFailure {
-    let (error, reason) = match failure {
-        SendError::NoNextNode => {
-            (v1::SendError::NoNextNode, "no node further on with this application answered in time")
-        }
-        SendError::FlowEndsHere => (v1::SendError::FlowEndsHere, "the flow ends at this node"),
-        SendError::NoRoute => (v1::SendError::NoRoute, "no route to the flow's destination"),
-        SendError::NoStateUpstream => (
-            v1::SendError::NoStateUpstream,
-            "no routing state upstream: it is made by messages that come downstream",
-        ),
-        SendError::TooLarge { .. } => (
-            v1::SendError::TooLarge,
-            "too many octets; more fit into one message where all nodes have messaging associations",
-        ),
-        SendError::Refused => (
-            v1::SendError::Refused,
-            "GIST cannot give these attributes: reliable and secure need messaging associations \
-             ([gist.associations] in the configuration), stateless is for downstream only",
-        ),
-        SendError::Overload => (v1::SendError::Overload, "a queue or table of this node is full: try later"),
-        SendError::Peer { .. } => (v1::SendError::Peer, "the peer's GIST refused it (RFC 5971 A.4.4)"),
+    let error = match failure {
+        SendError::NoNextNode => v1::SendError::NoNextNode,
+        SendError::Unreached(_) | SendError::Connecting(_) => v1::SendError::Unreached,
+        SendError::FlowEndsHere => v1::SendError::FlowEndsHere,
+        SendError::NoRoute => v1::SendError::NoRoute,
+        SendError::NoStateUpstream => v1::SendError::NoStateUpstream,
+        SendError::TooLarge { .. } => v1::SendError::TooLarge,
+        SendError::Refused => v1::SendError::Refused,
+        SendError::Overload => v1::SendError::Overload,
+        SendError::Peer { .. } => v1::SendError::Peer,
+    };
+    let unreached = match failure {
+        SendError::Unreached(by) | SendError::Connecting(by) => by,
+        _ => Transports::default(),
     };
     let max = if let SendError::TooLarge { max } = failure { Some(max) } else { None };
     let peer = if let SendError::Peer { code, subcode } = failure { Some((code, subcode)) } else { None };
     v1::SendFailure {
         error: error.into(),
-        reason: reason.to_owned(),
+        reason: failure.to_string(),
         max_octets: max.map(|max| max as u64),
         peer_code: peer.map(|(code, _)| code.into()),
         peer_subcode: peer.map(|(_, subcode)| subcode.into()),
+        unreached_by: unreached.names().map(str::to_owned).collect(),
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use signalbox_api::v1;
 use signalbox_api::v1::open_pinhole_response::Event;
 use signalbox_core::node::Prefix;
+use signalbox_core::service::SendError;
 use signalbox_linux::pinhole::PinholeView;
 use signalbox_node::natfw::{
     Code, Command, ExposeRequest, Failure, Granted, NatfwEvent, OpenRequest, Options, Refusal, Role,
@@ -157,13 +158,26 @@ fn endpoint(address: IpAddr, port: Option<u16>) -> v1::Endpoint {
 /// Why a passage failed. Classes and codes are those of RFC 5973 §4.2.5.
 fn failure(failure: Failure) -> v1::Failure {
     let message = failure.to_string();
+    let own = match &failure {
+        Failure::NotUpstream | Failure::NotSent(SendError::TooLarge { .. } | SendError::Refused) => {
+            v1::Cause::Protocol
+        }
+        Failure::NotSent(SendError::Overload) => v1::Cause::Admission,
+        Failure::NotSent(_)
+        | Failure::Code(_)
+        | Failure::By { .. }
+        | Failure::NoResponse
+        | Failure::NoNextNode => v1::Cause::NoAnswer,
+    };
     let (code, node, note) = match failure {
         Failure::Code(code) => (Some(code), None, None),
         Failure::By { code, node, note } => (Some(code), Some(node.to_string()), note),
-        Failure::NoResponse | Failure::NoNextNode => (None, None, None),
+        Failure::NoResponse | Failure::NoNextNode | Failure::NotSent(_) | Failure::NotUpstream => {
+            (None, None, None)
+        }
     };
     let cause = match code.map(|Code { class, code }| (class, code)) {
-        None => v1::Cause::NoAnswer,
+        None => own,
         // Authentication and authorization failed; no reservation of the receiver is for the flow.
         Some((5, 1 | 2) | (7, 3)) => v1::Cause::Policy,
         // Resources temporarily not available.
