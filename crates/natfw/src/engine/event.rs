@@ -92,6 +92,8 @@ pub enum Failure {
     NotSent(SendError),
     /// GIST cannot begin signaling from the receiver of a flow towards its sender here (RFC 5971 §5.8.1.3).
     NotUpstream,
+    /// The edge of the network granted, but what it asks for in the place of the sender does not arrive here.
+    NoCreate,
 }
 
 /// What to do where GIST sends no upstream Queries.
@@ -116,6 +118,9 @@ pub enum Refusal {
     Ports,
     /// Senders with IPv6 addresses, in a message that has no place for them: that of the loose-end method.
     Senders,
+    /// Proxy mode without one sender: the CREATE of the edge goes from the sender to the receiver, and has to name both (RFC 5973
+    /// §3.7.6.1).
+    ProxySender,
     /// More than 255 types of ICMP messages, or types of another protocol.
     IcmpTypes,
     /// The lifetime is 0 or too long.
@@ -136,6 +141,9 @@ impl fmt::Display for Refusal {
             Self::Senders => {
                 "senders with IPv6 addresses can be named on the reverse path of their packets only (path-coupled)"
             }
+            Self::ProxySender => {
+                "in proxy mode the edge asks in the place of one sender: give its address as the source of the flow, no network"
+            }
             Self::IcmpTypes => "at most 255 types of ICMP messages",
             Self::Lifetime => "a lifetime of 1 s to 136 years is wanted",
             Self::Token => "a token of 4 to 16,380 octets is wanted",
@@ -151,6 +159,10 @@ impl fmt::Display for Failure {
             Self::NoNextNode => f.write_str("no other node of the path runs the application"),
             Self::NotSent(error) => error.fmt(f),
             Self::NotUpstream => f.write_str(NOT_UPSTREAM),
+            Self::NoCreate => f.write_str(
+                "the edge of the network granted, but its request in the place of the sender does not arrive here: a node between them \
+                 stops it",
+            ),
         }
     }
 }

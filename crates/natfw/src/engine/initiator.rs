@@ -13,7 +13,8 @@ use super::Natfw;
 use super::check::{has_ports, seconds};
 use super::command::{Command, ExposeRequest, OpenRequest, Options};
 use super::event::{Failure, Granted, NatfwEvent, Refusal};
-use super::session::{Answer, Asked, Kind, Local, Objects, Origin, Plan, Session, State};
+use super::external::Receiver;
+use super::session::{Answer, Asked, Kind, Local, Objects, Origin, Plan, Proxied, Session, State};
 use super::table::Opening;
 use crate::wire::{DataTerminal, FlowInfo, Message, Ports, RuleAction, TerminalPorts, session_auth};
 
@@ -115,6 +116,7 @@ impl Natfw {
             return self.out.event(id, NatfwEvent::Refused(Refusal::TooMany));
         };
         self.commands.insert(id, key);
+        self.expect_create(key);
         self.emit(key, NatfwEvent::Started { session: sid, mri });
         self.first_request(key);
         self.rearm(key);
@@ -186,11 +188,56 @@ impl Natfw {
         let external = message.external.map(|external| (external.address, external.port));
         let bindings = message.bindings.map(|bindings| bindings.iter().collect()).unwrap_or_default();
         let granted = Granted { session: id, lifetime, external, bindings };
-        if local.granted.as_ref() != Some(&granted) {
+        if let Some(Proxied::Waits(waits)) = &mut local.proxied {
+            let until = waits.as_ref().map_or(self.now + wait_for_create(&self.config), |(_, until)| *until);
+            *waits = Some((granted, until));
+        } else if local.granted.as_ref() != Some(&granted) {
             local.granted = Some(granted.clone());
             self.emit(key, NatfwEvent::Granted(granted));
         }
         self.keep_route(key, seconds(lifetime));
+    }
+
+    /// The edge is to send a CREATE for an EXTERNAL in proxy mode: its success is told when the CREATE has arrived here, so that
+    /// all nodes between the edge and this one had it.
+    fn expect_create(&mut self, key: Key) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let allows = session.asked.efi.action == RuleAction::ALLOW;
+        let Some(nonce) = session.asked.nonce().filter(|_| session.kind == Kind::External && allows) else {
+            return;
+        };
+        if let Some(local) = &mut session.local {
+            local.proxied = Some(Proxied::Waits(None));
+            self.proxied.insert(nonce, key);
+        }
+    }
+
+    /// A CREATE with a nonce ends at this node.
+    pub(super) fn create_arrived(&mut self, nonce: u32, mri: &Mri) {
+        let Some(key) = self.proxied.get(&nonce).copied() else { return };
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let receiver =
+            session.asked.terminal().and_then(|terminal| Receiver::of(&session.asked.mri(), &terminal));
+        if receiver.is_none_or(|receiver| receiver.address != mri.dst()) {
+            return;
+        }
+        let Some(local) = &mut session.local else { return };
+        let Some(Proxied::Waits(granted)) = local.proxied.replace(Proxied::Through) else { return };
+        // The CREATE may arrive before the RESPONSE (§3.7.6.1).
+        if let Some((granted, _)) = granted {
+            local.granted = Some(granted.clone());
+            self.emit(key, NatfwEvent::Granted(granted));
+        }
+        self.rearm(key);
+    }
+
+    /// Ends a request whose edge has answered, but whose CREATE does not arrive.
+    pub(super) fn give_up_create(&mut self, key: Key, resources: &mut Resources) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        session.msn = session.msn.wrapping_add(1);
+        self.send_on(key, 0, None);
+        self.emit(key, NatfwEvent::Failed(Failure::NoCreate));
+        self.close(key, resources);
     }
 
     /// A session that begins here had no RESPONSE in its lifetime.
@@ -216,6 +263,12 @@ impl Natfw {
         resources.because(End::User);
         self.close(key, resources);
     }
+}
+
+/// How long an edge that has answered may take to get its CREATE through: it repeats the CREATE after `retry`, and after twice and four
+/// times as long.
+fn wait_for_create(config: &super::Config) -> Duration {
+    config.retry * 8
 }
 
 /// The nonce of a session: the first 32 bits of its identifier (§3.7.6.1; NATFW_NONCE has no room for 128).
@@ -311,5 +364,9 @@ fn external(expose: &ExposeRequest, own: Option<IpAddr>, sid: SessionId) -> Resu
         Mri::LooseEnd(LooseEnd { src: receiver, dst: towards, direction: Direction::Downstream })
     };
     let action = if expose.block { RuleAction::DENY } else { RuleAction::ALLOW };
+    let one = from.is_some_and(|from| from == Prefix::host(from.addr) && is_host(from.addr));
+    if expose.options.proxy && !expose.block && !one {
+        return Err(Refusal::ProxySender);
+    }
     options(&expose.options, ports.receiver.is_some(), sid, action, mri, Some(terminal))
 }

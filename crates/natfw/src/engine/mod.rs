@@ -102,6 +102,8 @@ pub struct Natfw {
     ports: Ports,
     /// Sessions of users, by the user's identifier.
     commands: BTreeMap<u64, Key>,
+    /// Requests of users for which an edge is to send a CREATE, by their nonces.
+    proxied: BTreeMap<u32, Key>,
     /// Requests of users that wait for a route.
     lookups: Vec<Lookup>,
     /// Requests of peers that wait for a route.
@@ -135,6 +137,7 @@ impl Natfw {
             ended: Ended::new(config.max_sessions, hasher),
             ports: Ports::new(first, last, &mut rng),
             commands: BTreeMap::new(),
+            proxied: BTreeMap::new(),
             lookups: Vec::new(),
             parked: Requests::new(hasher),
             last_lookup: 0,
@@ -238,6 +241,9 @@ impl Natfw {
     fn step(&mut self, key: Key, resources: &mut Resources) {
         let Some(session) = self.sessions.get(key) else { return };
         if session.expires > self.now {
+            if session.waits_in_vain(self.now) {
+                return self.give_up_create(key, resources);
+            }
             return self.step_local(key);
         }
         if session.begins_here() {

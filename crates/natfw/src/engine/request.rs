@@ -119,8 +119,14 @@ impl Natfw {
             lifetime,
             local: None,
         };
+        let ends = opening.plan.answers && !opening.plan.forwards;
         match self.open(opening, resources) {
-            Some(key) => self.proceed(key, received, message),
+            Some(key) => {
+                self.proceed(key, received, message);
+                if let Some(nonce) = message.nonce.filter(|_| ends && message.kind == MessageType::CREATE) {
+                    self.create_arrived(nonce, &received.mri);
+                }
+            }
             None => self.refuse(received, msn, Info::NO_RESOURCES),
         }
     }

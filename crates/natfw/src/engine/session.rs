@@ -343,13 +343,25 @@ pub(super) struct Local {
     pub(super) refresh: Option<Time>,
     /// What the user was last informed of.
     pub(super) granted: Option<Granted>,
+    /// Where an edge is to send a CREATE for this request: whether it has arrived.
+    pub(super) proxied: Option<Proxied>,
+}
+
+/// The CREATE of the edge for an EXTERNAL in proxy mode that begins here (RFC 5973 §3.7.6.1).
+#[derive(Debug)]
+pub(super) enum Proxied {
+    /// It has not arrived. The edge may have answered: what it granted, and how long its CREATE is waited for.
+    Waits(Option<(Granted, Time)>),
+    /// It has arrived.
+    Through,
 }
 
 impl Local {
     /// A session that begins here.
     pub(super) fn new(origin: Origin, lifetime: u32) -> Self {
         let (bindings, token) = (false, Box::default());
-        Self { origin, lifetime, bindings, token, retry: None, refresh: None, granted: None }
+        let (retry, refresh, granted, proxied) = (None, None, None, None);
+        Self { origin, lifetime, bindings, token, retry, refresh, granted, proxied }
     }
 }
 
@@ -365,7 +377,17 @@ impl Session {
         let local = self.local.as_ref();
         let retry = local.and_then(|local| local.retry).map(|(at, _)| at);
         let refresh = local.and_then(|local| local.refresh);
-        [retry, refresh].into_iter().flatten().fold(self.expires, Time::min)
+        let proxied = local.and_then(|local| match &local.proxied {
+            Some(Proxied::Waits(Some((_, until)))) => Some(*until),
+            Some(Proxied::Waits(None) | Proxied::Through) | None => None,
+        });
+        [retry, refresh, proxied].into_iter().flatten().fold(self.expires, Time::min)
+    }
+
+    /// Whether the CREATE that an edge sends for it has not arrived in time.
+    pub(super) fn waits_in_vain(&self, now: Time) -> bool {
+        let proxied = self.local.as_ref().and_then(|local| local.proxied.as_ref());
+        matches!(proxied, Some(Proxied::Waits(Some((_, until)))) if *until <= now)
     }
 
     /// Whether its requests are made here.

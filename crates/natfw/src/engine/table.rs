@@ -99,6 +99,11 @@ impl Natfw {
         self.wheel.cancel(&mut self.sessions, key.index());
         self.keep_route(key, 0);
         let Some(session) = self.sessions.remove(key) else { return };
+        if let Some(nonce) = session.asked.nonce()
+            && self.proxied.get(&nonce) == Some(&key)
+        {
+            self.proxied.remove(&nonce);
+        }
         tracing::debug!(session = %session.id, "session closed");
         self.changes.note(|| SessionChange::closed(session.id.to_string()));
         let index = key.index();

@@ -73,6 +73,68 @@ fn a_create_is_for_the_flow_of_the_user() {
     assert_eq!(rig.events, [NatfwEvent::Granted(granted)]);
 }
 
+fn proxied(from: Option<Prefix>) -> Command {
+    let options = Options { proxy: true, ..Options::default() };
+    Command::Expose(ExposeRequest { from, from_port: Some(6000), options, ..expose() })
+}
+
+/// O11: the CREATE of the edge names one sender. A request for all, or for a network, is refused before anything is sent.
+#[test]
+fn a_proxied_request_names_one_sender() {
+    for from in [None, Some(Prefix { addr: addr(FAR), len: 24 }), Some(Prefix::all_like(addr(FAR)))] {
+        let mut rig = Rig::host();
+        assert_eq!(rig.command(proxied(from)), []);
+        assert_eq!(rig.events, [NatfwEvent::Refused(Refusal::ProxySender)], "{from:?}");
+        assert_eq!(rig.natfw.session_count(), 0);
+    }
+}
+
+/// The CREATE of the edge arrives at the receiver.
+fn create_arrives(rig: &mut Rig, nonce: u32) {
+    rig.end = true;
+    let flow = PathCoupled {
+        protocol: Some(17),
+        src_port: Some(6000),
+        dst_port: Some(5000),
+        ..PathCoupled::between(addr(FAR), addr(HOST))
+    };
+    let create = Message { nonce: Some(nonce), ..create(1, 600) };
+    rig.by_outside(Mri::PathCoupled(flow), &create);
+}
+
+/// O11: the success of a proxied request is told when the CREATE of the edge has arrived, in whichever order the two arrive.
+#[test]
+fn a_proxied_success_is_told_when_the_create_is_through() {
+    for (create_first, of_another) in [(false, false), (true, false), (true, true)] {
+        let mut rig = Rig::host();
+        let sent = started(&mut rig, proxied(Some(Prefix::host(addr(FAR)))));
+        let nonce = sent.message().nonce.unwrap() ^ u32::from(of_another);
+        if create_first {
+            create_arrives(&mut rig, nonce);
+        }
+        assert_eq!(rig.events, []);
+        rig.answer(&sent, &success(msn(&sent), 600));
+        if !create_first {
+            assert_eq!(rig.events, []);
+            create_arrives(&mut rig, nonce);
+        }
+        let granted = matches!(rig.events.as_slice(), [NatfwEvent::Granted(_)]);
+        assert_eq!(granted, !of_another, "{:?}", rig.events);
+    }
+}
+
+/// O11: what the edge granted alone is nothing that a sender can use.
+#[test]
+fn a_proxied_request_without_a_create_fails() {
+    let mut rig = Rig::host();
+    let sent = started(&mut rig, proxied(Some(Prefix::host(addr(FAR)))));
+    rig.answer(&sent, &success(msn(&sent), 600));
+    let deletion = only(rig.pass_secs(17));
+    assert!(deletion.message().deletes());
+    assert_eq!(rig.events, [NatfwEvent::Failed(Failure::NoCreate)]);
+    assert_eq!(rig.natfw.session_count(), 0);
+}
+
 /// NATFW-3.2.8-01, NATFW-3.5-03: both are drawn at random.
 #[test]
 fn identifiers_and_first_numbers_are_random() {
@@ -239,8 +301,7 @@ fn an_external_for_a_known_path_travels_upstream() {
 #[test]
 fn the_nonce_of_proxy_mode_is_of_the_session() {
     let mut rig = Rig::host();
-    let options = Options { proxy: true, ..Options::default() };
-    let sent = started(&mut rig, Command::Expose(ExposeRequest { options, ..expose() }));
+    let sent = started(&mut rig, proxied(Some(Prefix::host(addr(FAR)))));
     let message = sent.message();
     assert!(message.proxy && !message.extend);
     assert_eq!(message.nonce.unwrap().to_be_bytes(), sent.session.0[..4]);

@@ -116,6 +116,7 @@ fn inward(
 fn refused(refusal: Refusal) -> Status {
     match refusal {
         Refusal::Address | Refusal::Ports | Refusal::Senders => Wrong::new("open.flow", refusal).into(),
+        Refusal::ProxySender => Wrong::new("open.flow.source", refusal).into(),
         Refusal::IcmpTypes => Wrong::new("open.icmp_types", refusal).into(),
         Refusal::Lifetime => Wrong::new("open.lifetime_us", refusal).into(),
         Refusal::Token => Wrong::new("open.session_auth", refusal).into(),
@@ -167,14 +168,17 @@ fn failure(failure: Failure) -> v1::Failure {
         | Failure::Code(_)
         | Failure::By { .. }
         | Failure::NoResponse
-        | Failure::NoNextNode => v1::Cause::NoAnswer,
+        | Failure::NoNextNode
+        | Failure::NoCreate => v1::Cause::NoAnswer,
     };
     let (code, node, note) = match failure {
         Failure::Code(code) => (Some(code), None, None),
         Failure::By { code, node, note } => (Some(code), Some(node.to_string()), note),
-        Failure::NoResponse | Failure::NoNextNode | Failure::NotSent(_) | Failure::NotUpstream => {
-            (None, None, None)
-        }
+        Failure::NoResponse
+        | Failure::NoNextNode
+        | Failure::NotSent(_)
+        | Failure::NotUpstream
+        | Failure::NoCreate => (None, None, None),
     };
     let cause = match code.map(|Code { class, code }| (class, code)) {
         None => own,
