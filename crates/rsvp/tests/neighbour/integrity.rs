@@ -239,6 +239,29 @@ fn one_key_for_a_link() {
     }
 }
 
+/// O14: a node that starts again with its clock a day behind is not accepted until the clock is right. Both nodes know the reason.
+#[test]
+fn a_clock_that_is_behind_is_named() {
+    let at = |start: u32| Config { real_time: start, ..secured(false) };
+    let (today, yesterday) = (1_700_000_000, 1_700_000_000 - 86_400);
+    let mut b = node(2, at(today), &[key(7)]);
+    let mut before = node(1, at(today), &[key(7)]);
+    let first = path(&mut before, ms(0), 5000);
+    assert_eq!(b.take(ms(1), &first).len(), 1);
+    assert_eq!(b.layer.other_clock(ms(1)), None);
+    let mut after = node(1, at(yesterday), &[key(7)]);
+    let second = path(&mut after, ms(2), 5000);
+    assert_eq!(b.take(ms(3), &second), [], "the numbers are old");
+    let other = b.layer.other_clock(ms(3)).unwrap();
+    assert_eq!((other.peer, other.ahead_s), (addr(1), -86_400));
+    assert_eq!((b.layer.counters().clock_differs, b.layer.counters().replayed), (1, 1));
+    // The node that is behind learns it from the messages of its neighbour.
+    let answer = path(&mut b, ms(4), 6000);
+    after.take(ms(5), &answer);
+    assert_eq!(after.layer.other_clock(ms(5)).unwrap().ahead_s, 86_400);
+    assert_eq!(after.layer.other_clock(ms(5) + Duration::from_secs(300)), None, "it is over");
+}
+
 /// Proves RSVPINT-2747-4.2-03, RSVPINT-2747-4.2-06, RSVPINT-2747-4.2-07 and RSVPINT-2747-4.1-03: replays are dropped,
 /// late messages accepted once; a forged number changes nothing; retransmissions have new numbers.
 #[test]

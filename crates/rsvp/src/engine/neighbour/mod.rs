@@ -15,6 +15,7 @@
 mod acks;
 mod association;
 mod bundle;
+mod clocks;
 mod config;
 mod failures;
 mod hello;
@@ -53,6 +54,7 @@ use peers::Peers;
 use reluctant::Reluctant;
 use summary::Summaries;
 
+pub use clocks::OtherClock;
 pub use config::{
     Algorithm, Config, HelloConfig, Integrity as IntegrityConfig, Interface, KeyConfig, KeyUse, Reduction,
     Trust,
@@ -144,6 +146,9 @@ signalbox_core::counters! {
         digest_wrong: u64 => UNTRUSTED { reason: "digest_wrong" },
         /// Messages whose sequence number was received before or is too old; dropped.
         replayed: u64 => UNTRUSTED { reason: "replayed" },
+        /// Messages whose INTEGRITY shows a clock that differs from this node's by more than an hour: one of the two clocks is wrong, and what
+        /// is signed by the one that is behind is dropped as replayed.
+        clock_differs: u64,
         /// Messages of senders that have not answered a challenge yet; dropped.
         challenge_pending: u64 => UNTRUSTED { reason: "challenge_pending" },
         /// Messages of senders that do not answer challenges; dropped.
@@ -223,6 +228,7 @@ pub struct Neighbours {
     keys: Keys,
     associations: Associations,
     failures: FailureTable,
+    other_clock: Option<OtherClock>,
     /// Answers to challenges, which are not signed: neighbours, and each interface, have a part.
     answers: SharedRate,
     reluctant: Reluctant,
@@ -256,6 +262,7 @@ impl Neighbours {
             keys: Keys::default(),
             associations: Associations::new(config.max_associations, &mut rng),
             failures: FailureTable::default(),
+            other_clock: None,
             answers: SharedRate::new(answers, answers, Some(hasher)),
             reluctant: Reluctant::new(hasher),
             out: Outbox::default(),

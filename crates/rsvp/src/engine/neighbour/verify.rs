@@ -57,6 +57,7 @@ impl Neighbours {
             *counter += 1;
             return false; // it has no other contents
         }
+        self.compare_clocks(sender, integrity.sequence);
         let place = (sender, integrity.key_id, packet.ifindex);
         let number = (integrity.sequence, integrity.handshake);
         let why = match self.associations.admit(self.now, place, number, &settings, &mut self.rng) {
