@@ -90,9 +90,9 @@ pub mod transport {
 /// The types of the QoS application that users of this crate need.
 pub mod qos {
     pub use signalbox_qos::engine::{
-        Aggregate, Answer, Command, Config, Failure, Flow, Granted, HopGrant, Priority, QosEvent, QosRequest,
-        Quality, QueryRequest, Refusal, ReserveRequest, ReverseDirection, Role, Service, SessionView,
-        StateKeeping,
+        Aggregate, Answer, CONFLICT, Command, Config, Failure, Flow, Granted, HopGrant, Priority, QosEvent,
+        QosRequest, Quality, QueryRequest, Refusal, ReserveRequest, ReverseDirection, Role, Service,
+        SessionView, StateKeeping,
     };
 }
 
@@ -119,7 +119,7 @@ pub mod rsvp {
     pub mod neighbour {
         pub use signalbox_rsvp::engine::neighbour::{
             Algorithm, AssociationView, AuthenticationFailure, AuthenticationFailures, Config, HelloConfig,
-            IntegrityConfig, Interface, KeyUse, Reduction, Trust, View,
+            IntegrityConfig, Interface, KeyUse, OtherClock, Reduction, Trust, View,
         };
     }
     pub use signalbox_rsvp::wire::{

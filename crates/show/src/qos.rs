@@ -3,7 +3,9 @@
 use signalbox_api::qos::v1;
 use signalbox_api::v1 as common;
 use signalbox_api::v1::service::Service as ApiService;
-use signalbox_node::qos::{Failure, Granted, HopGrant, Quality, ReserveRequest, Role, Service, SessionView};
+use signalbox_node::qos::{
+    CONFLICT, Failure, Granted, HopGrant, Quality, ReserveRequest, Role, Service, SessionView,
+};
 
 use crate::types::{self, micros, session_id};
 
@@ -52,16 +54,18 @@ pub fn path_grant(granted: &Granted, request: &ReserveRequest, rerouted: bool) -
 
 /// What a path granted, or could grant.
 #[must_use]
-pub fn grant(Granted { quality, hops, gaps, back, .. }: &Granted) -> common::PathGrant {
-    let Quality { rate, burst, delay_bound, latency_us } = *quality;
+pub fn grant(Granted { quality, hops, gaps, far_end, back, .. }: &Granted) -> common::PathGrant {
+    let Quality { rate, burst, max_packet, delay_bound, latency_us } = *quality;
     common::PathGrant {
         traffic: rate.map(|rate| common::TokenBucket {
             rate_octets_per_s: rate,
             burst_octets: burst.map(Into::into),
+            max_packet_octets: max_packet,
             ..common::TokenBucket::default()
         }),
         hops: hops.iter().map(hop).collect(),
         gaps: *gaps,
+        far_end: *far_end,
         delay_bound_us: delay_bound.map(micros),
         latency_us: latency_us.map(Into::into),
         reverse_session_id: back.map(session_id),
@@ -74,13 +78,16 @@ fn hop(hop: &HopGrant) -> common::HopGrant {
         address: hop.address.to_string(),
         rate_octets_per_s: (hop.rate > 0).then_some(hop.rate),
         after_gap: hop.after_gap,
+        routers_before: (hop.routers > 0).then(|| hop.routers.into()),
     }
 }
 
 /// A failure, with the cause that its INFO_SPEC gives (RFC 5974 §5.1.3.6).
 #[must_use]
 pub fn failure(failure: Failure) -> common::Failure {
+    let conflict = failure.rule.as_deref().is_some_and(|note| note.starts_with(CONFLICT));
     let cause = match (failure.class, failure.code) {
+        _ if conflict => common::Cause::Conflict,
         (0, _) => common::Cause::NoAnswer,
         (4, 0x03) => common::Cause::Conflict,
         (4, 0x06) => common::Cause::Preempted,
@@ -102,5 +109,29 @@ pub fn failure(failure: Failure) -> common::Failure {
         detail,
         available_octets_per_s: failure.available,
         code: (failure.class > 0).then_some(common::failure::Code::Qos(code)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One cause has one code in all protocols: RFC 5974 has no code for a conflict, and the note shows it.
+    #[test]
+    fn a_conflict_is_no_lack_of_capacity() {
+        let refused = |rule: &str| {
+            failure(Failure {
+                class: 4,
+                code: 7,
+                meaning: "Reservation failure".into(),
+                node: None,
+                rule: Some(rule.into()),
+                available: None,
+                hops: Vec::new(),
+            })
+        };
+        let conflict = refused("conflict: another reservation has the flow");
+        assert_eq!(conflict.cause(), common::Cause::Conflict);
+        assert_eq!(refused("eth1: share: all in use").cause(), common::Cause::Admission);
     }
 }

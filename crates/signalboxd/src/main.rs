@@ -11,6 +11,7 @@
 //! * [`access`] is what the users of this host may do over the control socket.
 //! * [`metrics`] are the numbers that monitoring systems read.
 //! * [`mod@handover`] is the file that a planned stop leaves to the next start.
+//! * [`sessions`] makes the session identifiers of users, the same after a crash.
 //! * [`decisions`] takes what became of requests to the log, the audit file and clients.
 //! * [`report`] logs counters that grow, [`record`] records inputs. The crate `signalbox-config` reads the configuration.
 
@@ -35,6 +36,7 @@ mod resolvers;
 mod rig;
 mod server;
 mod services;
+mod sessions;
 mod socket;
 mod view;
 
@@ -62,6 +64,7 @@ use log::LogLevel;
 use notify::Notifier;
 use record::Recorder;
 use server::{Ground, Server};
+use sessions::Sessions;
 use socket::ControlSocket;
 
 /// Exit status of a configuration that cannot be used.
@@ -177,6 +180,7 @@ fn run(config: &Config, path: PathBuf, log: LogLevel) -> Result<()> {
     resolvers::complete(&mut settings)?;
     let io = open(config, &settings)?;
     let (handover, predecessor) = handover(config);
+    let sessions = Sessions::open(&config.control.socket)?;
     let enforcer = enforcer(config, predecessor.as_deref())?;
     let pinholes = config.pinholes().map(|pinholes| Pinholes::open(&pinholes)).transpose();
     let pinholes = pinholes.context("cannot open pinholes")?;
@@ -204,8 +208,15 @@ fn run(config: &Config, path: PathBuf, log: LogLevel) -> Result<()> {
     }
 
     let current = Current::new(path, config.clone());
-    let (mut server, mut requests) =
-        Server::start(ground, (control, notifier.clone()), config, waker, names, current, (log, kept))?;
+    let (mut server, mut requests) = Server::start(
+        ground,
+        (control, notifier.clone()),
+        config,
+        waker,
+        names,
+        current,
+        (log, kept, sessions),
+    )?;
     tracing::info!(
         node = config.node.name,
         version = env!("CARGO_PKG_VERSION"),

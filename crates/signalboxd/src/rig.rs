@@ -102,6 +102,7 @@ impl Rig {
             limits: Limits::new(&config.control),
             config: Current::new(path, config),
             log: LogLevel::default(),
+            sessions: crate::sessions::Sessions::of(&[0; 32]),
         };
         let services = protocols::services(&api).unwrap();
         let (limits, roles) = (api.limits.clone(), api.roles.clone());

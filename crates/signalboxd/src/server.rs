@@ -23,6 +23,7 @@ use crate::notify::Notifier;
 use crate::protocols;
 use crate::requests::{LoopHandle, LoopRequest};
 use crate::services::Services;
+use crate::sessions::Sessions;
 use crate::socket::ControlSocket;
 
 /// Requests that may wait for the event loop; a sender of more has to wait.
@@ -68,7 +69,7 @@ impl Server {
         waker: Waker,
         names: Names,
         current: Current,
-        (log, decisions): (LogLevel, Kept),
+        (log, decisions, sessions): (LogLevel, Kept, Sessions),
     ) -> Result<(Self, mpsc::Receiver<LoopRequest>)> {
         let metrics = config.metrics.listen.map(http::bind).transpose()?;
         let (listener, metrics) = {
@@ -83,8 +84,17 @@ impl Server {
         let facts = Arc::new(Facts::new(config));
         let roles = Roles::new(&config.control.access);
         let limits = Limits::new(&config.control);
-        let api =
-            Api { handle: handle.clone(), facts, names, config: current, log, decisions, roles, limits };
+        let api = Api {
+            handle: handle.clone(),
+            facts,
+            names,
+            config: current,
+            log,
+            decisions,
+            roles,
+            limits,
+            sessions,
+        };
         let services = protocols::services(&api)?;
         let thread = thread::Builder::new()
             .name("control".into())

@@ -267,6 +267,29 @@ impl ::prost::Name for Failure {
         "/signalbox.v1.Failure".into()
     }
 }
+/// A command asks again for what it lost.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Retrying {
+    /// The wait before the request, in microseconds.
+    #[prost(uint64, tag = "1")]
+    pub after_us: u64,
+    /// 1 for the first request after the loss; it counts up until one is granted.
+    #[prost(uint32, tag = "2")]
+    pub attempt: u32,
+    /// Why it is asked for again.
+    #[prost(string, tag = "3")]
+    pub reason: ::prost::alloc::string::String,
+}
+impl ::prost::Name for Retrying {
+    const NAME: &'static str = "Retrying";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.Retrying".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.Retrying".into()
+    }
+}
 /// Class and code of an INFO_SPEC (RFC 5974 section 5.1.3.6).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct QosCode {
@@ -607,7 +630,7 @@ impl ::prost::Name for ReserveRelease {
 pub struct ReserveResponse {
     #[prost(uint64, tag = "1")]
     pub time_unix_us: u64,
-    #[prost(oneof = "reserve_response::Event", tags = "2, 3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "reserve_response::Event", tags = "2, 3, 4, 5, 6, 7, 8, 24")]
     pub event: ::core::option::Option<reserve_response::Event>,
 }
 /// Nested message and enum types in `ReserveResponse`.
@@ -636,6 +659,9 @@ pub mod reserve_response {
         /// the path refused. `granted` may follow.
         #[prost(message, tag = "8")]
         Interrupted(super::Failure),
+        /// It is lost, and is asked for again. No daemon sends it: the command `signalbox reserve` prints it.
+        #[prost(message, tag = "24")]
+        Retrying(super::Retrying),
     }
 }
 impl ::prost::Name for ReserveResponse {
@@ -715,6 +741,10 @@ pub struct PathGrant {
     /// Session of the reverse direction, with `bidirectional`.
     #[prost(bytes = "vec", optional, tag = "8")]
     pub reverse_session_id: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
+    /// Whether the end of the flow itself answered. False: the last node that answered is another one, so that the rest of the path,
+    /// and the host there, are unknown. Absent: the protocol, or the node that answered, does not tell.
+    #[prost(bool, optional, tag = "24")]
+    pub far_end: ::core::option::Option<bool>,
 }
 impl ::prost::Name for PathGrant {
     const NAME: &'static str = "PathGrant";
@@ -738,6 +768,9 @@ pub struct HopGrant {
     /// There are routers without the application before it.
     #[prost(bool, tag = "3")]
     pub after_gap: bool,
+    /// How many routers without the application are before it, by the TTL of the message. Absent: none, or the node does not tell.
+    #[prost(uint32, optional, tag = "19")]
+    pub routers_before: ::core::option::Option<u32>,
 }
 impl ::prost::Name for HopGrant {
     const NAME: &'static str = "HopGrant";
@@ -1785,7 +1818,7 @@ impl ::prost::Name for PinholeRelease {
 pub struct OpenPinholeResponse {
     #[prost(uint64, tag = "1")]
     pub time_unix_us: u64,
-    #[prost(oneof = "open_pinhole_response::Event", tags = "2, 3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "open_pinhole_response::Event", tags = "2, 3, 4, 5, 6, 7, 8, 24")]
     pub event: ::core::option::Option<open_pinhole_response::Event>,
 }
 /// Nested message and enum types in `OpenPinholeResponse`.
@@ -1813,6 +1846,9 @@ pub mod open_pinhole_response {
         /// With casp and `expose`: what `accepted` reported ended. This host goes on waiting for senders.
         #[prost(message, tag = "8")]
         Ended(super::PinholeEnded),
+        /// It is lost, and is asked for again. No daemon sends it: the command `signalbox pinhole` prints it.
+        #[prost(message, tag = "24")]
+        Retrying(super::Retrying),
     }
 }
 impl ::prost::Name for OpenPinholeResponse {
@@ -2862,6 +2898,9 @@ pub struct GetNodeResponse {
     /// `digest` of GetConfigResponse.
     #[prost(string, tag = "7")]
     pub config_digest: ::prost::alloc::string::String,
+    /// What keeps this node from its work and an operator can mend, such as a clock that is wrong, for people.
+    #[prost(string, repeated, tag = "23")]
+    pub warnings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 impl ::prost::Name for GetNodeResponse {
     const NAME: &'static str = "GetNodeResponse";

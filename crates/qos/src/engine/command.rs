@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use signalbox_core::mri::PathCoupled;
-use signalbox_core::{Direction, Mri};
+use signalbox_core::{Direction, Mri, SessionId};
 
 use super::event::Refusal;
 
@@ -137,6 +137,10 @@ pub struct QosRequest {
     /// Largest packet in octets.
     #[cfg_attr(feature = "serde", serde(default = "default_packet"))]
     pub max_packet: u32,
+    /// `max_packet` is what the user wants. Otherwise it is a first attempt, and where a link of the path is smaller, smaller packets
+    /// are asked for.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub fixed_packet: bool,
     /// Service.
     #[cfg_attr(feature = "serde", serde(default))]
     pub service: Service,
@@ -162,6 +166,7 @@ impl QosRequest {
             peak: None,
             min_policed: 0,
             max_packet: default_packet(),
+            fixed_packet: false,
             service: Service::ControlledLoad,
             delay: None,
             minimum: None,
@@ -241,6 +246,11 @@ pub struct ReserveRequest {
     /// The release is reported after the far end has confirmed the tear.
     #[cfg_attr(feature = "serde", serde(default))]
     pub confirm_release: bool,
+    /// The session of a sender-initiated reservation, which its user gets for this flow each time. What a crash or a lost link left
+    /// under it on the path is then replaced, and not in the way. `None`: one at random. So is the session if another reservation
+    /// of this node has this one.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub session: Option<SessionId>,
 }
 
 impl ReserveRequest {
@@ -260,6 +270,7 @@ impl ReserveRequest {
             token: None,
             keep_old: false,
             confirm_release: false,
+            session: None,
         }
     }
 

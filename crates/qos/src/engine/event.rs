@@ -50,6 +50,9 @@ pub struct Granted {
     pub hops: Vec<HopGrant>,
     /// Some routers of the path provide no QoS.
     pub gaps: bool,
+    /// Whether the end of the flow itself answered; `None` if the answer does not tell.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub far_end: Option<bool>,
     /// The session of the reverse direction of a bidirectional reservation; it is granted too.
     pub back: Option<SessionId>,
 }
@@ -64,11 +67,14 @@ pub struct HopGrant {
     pub rate: u64,
     /// Routers without QoS NSLP are before it.
     pub after_gap: bool,
+    /// How many; 0 if that is not known.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub routers: u8,
 }
 
 impl From<wire::Hop> for HopGrant {
     fn from(hop: wire::Hop) -> Self {
-        Self { address: hop.address, rate: hop.rate, after_gap: hop.after_gap }
+        Self { address: hop.address, rate: hop.rate, after_gap: hop.after_gap, routers: hop.routers }
     }
 }
 
@@ -80,6 +86,9 @@ pub struct Quality {
     pub rate: Option<u64>,
     /// Burst in octets.
     pub burst: Option<u32>,
+    /// Largest packet in octets.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub max_packet: Option<u32>,
     /// Bound of the queueing delay (RFC 2212), if the QSPEC has the parameters to compute it.
     pub delay_bound: Option<Duration>,
     /// Latency of the path without queueing, in microseconds, if the QSPEC has it.
@@ -98,6 +107,9 @@ pub struct Answer {
     pub hops: Vec<HopGrant>,
     /// Some routers of the path provide no QoS.
     pub gaps: bool,
+    /// Whether the end of the flow itself answered; `None` if the answer does not tell.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub far_end: Option<bool>,
 }
 
 /// An error, and the node that reported it.

@@ -286,14 +286,15 @@ impl Qos {
         let quality = rmf::quality(&session.qspec);
         // In the order of the flow, the last node that granted is the first.
         let own = session.ifindex.and_then(|ifindex| self.interfaces.on(ifindex, session.mri().dst()));
-        let own = own.map(|address| Hop { address, rate: session.rate, after_gap: false });
+        let own = own.map(|address| Hop { address, rate: session.rate, after_gap: false, routers: 0 });
         if let Some(local) = session.local.as_mut() {
             let first = !core::mem::replace(&mut local.granted, true);
             let mut hops: Vec<HopGrant> =
                 message.hops.map(|hops| hops.iter().map(HopGrant::from).collect()).unwrap_or_default();
             hops.extend(own.map(HopGrant::from));
             hops.reverse();
-            let granted = Granted { session: id, quality, hops, gaps, back: None };
+            // The receiver reserves, which is the end of the flow unless a node before it stands in.
+            let granted = Granted { session: id, quality, hops, gaps, far_end: None, back: None };
             if let Some(command) = local.command.filter(|_| first) {
                 self.out.event(command, QosEvent::Granted(granted));
             }
@@ -377,7 +378,9 @@ impl Qos {
     ) -> Option<Vec<u8>> {
         let mut octets = hops?.octets().to_vec();
         if let Some(address) = self.interfaces.on(arrival.ifindex, arrival.mri.dst()) {
-            let hop = Hop { address, rate, after_gap: self.after_gap(arrival) };
+            let after_gap = self.after_gap(arrival);
+            let routers = if after_gap { arrival.ip_distance } else { 0 };
+            let hop = Hop { address, rate, after_gap, routers };
             if octets.len() + hop.octets() <= MAX_HOPS_OCTETS {
                 hop.write(&mut Writer::new(&mut octets));
             }

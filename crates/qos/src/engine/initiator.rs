@@ -3,7 +3,7 @@
 use signalbox_core::node::{NoRoute, Route, RouteQuery};
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Moment;
-use signalbox_core::{Direction, Mri, SessionId};
+use signalbox_core::{Direction, Mri, SessionId, Time};
 use signalbox_resources::{End, Resources};
 use signalbox_wire::Writer;
 
@@ -17,7 +17,7 @@ use super::rmf::{self, CarriedBy, Flow};
 use super::session::{Before, Local, Marks, Origin, RequestKind, Stage};
 use super::table::shared_qspec;
 use super::waiting::Waiting;
-use crate::wire::{BindingCode, BoundSession, Carried, Hop, Hops, Info, Message, Source};
+use crate::wire::{BindingCode, BoundSession, Carried, Hop, Hops, Info, MAX_HOPS_OCTETS, Message, Source};
 
 impl Qos {
     pub(super) fn on_command(&mut self, id: u64, command: Command, resources: &mut Resources) {
@@ -115,7 +115,8 @@ impl Qos {
         let auth = auth_object(request.token.as_deref());
         let qspec = rmf::initial(&request.qos, request.priority, CarriedBy::Reserve);
         let back = request.bidirectional.then(|| self.rng.session_id());
-        let session = self.rng.session_id();
+        let kept = request.session.filter(|wanted| back.is_none() && self.may_continue(*wanted, resources));
+        let session = kept.unwrap_or_else(|| self.rng.session_id());
         // The forward direction has the lower identifier: see [`Qos::start_reverse_direction`].
         let (session, back) = back.map_or((session, back), |b| (session.min(b), Some(session.max(b))));
         let key = self.open_local(id, session, mri, false, Origin::Reserve(request))?;
@@ -123,6 +124,8 @@ impl Qos {
             record.marks.set(Marks::PROXY, proxy);
             record.marks.set(Marks::NO_REPLACE, keep_old);
             record.seldom.change(|seldom| seldom.auth = auth.into());
+            // Nodes of the path may have the session from an earlier reservation of this user, with an RSN of this node.
+            record.rsn_out = kept.map(|_| rsn_by_time(self.now));
             if let Some(local) = record.local.as_mut() {
                 local.hold_until = hold_until;
                 local.reverse = back.map(|back| (back, false));
@@ -138,6 +141,19 @@ impl Qos {
         self.reserve_from_here(key, &qspec, route, resources);
         self.rearm(key);
         Ok(())
+    }
+
+    /// Whether a new reservation can have this session: no record has it, or only one whose end nobody waits for, which is removed.
+    fn may_continue(&mut self, wanted: SessionId, resources: &mut Resources) -> bool {
+        let Some(key) = self.find(wanted) else { return true };
+        let ends = self.sessions.get(key).is_some_and(|session| {
+            let unwatched = session.local.as_ref().is_some_and(|local| local.command.is_none());
+            session.marks.has(Marks::QNI) && session.is_being_torn() && unwatched
+        });
+        if ends {
+            self.close(key, resources);
+        }
+        ends
     }
 
     /// Makes the record of a session for a user, and reports the start.
@@ -229,6 +245,9 @@ impl Qos {
                     available: refusal.available,
                     hops: Vec::new(),
                 };
+                if let Some(qspec) = self.smaller_request(key, RequestKind::Reserve, &failure) {
+                    return self.reserve_from_here(key, &qspec, route, resources);
+                }
                 return self.on_refused(key, RequestKind::Reserve, failure, resources);
             }
         };
@@ -253,6 +272,7 @@ impl Qos {
             address,
             rate: session.rate,
             after_gap: false,
+            routers: 0,
         });
         if let Some(local) = session.local.as_mut() {
             local.hops = own.iter().copied().map(HopGrant::from).collect();
@@ -299,7 +319,8 @@ impl Qos {
                     message.hops.map(|hops| hops.iter().map(HopGrant::from).collect()).unwrap_or_default();
                 let quality = message.qspec.map(rmf::quality).unwrap_or_default();
                 let moved = message.info.is_some_and(|info| self.repaired(key, info.info, resources));
-                self.granted(key, kind, moved, hops, quality);
+                let far_end = far_end(message.hops);
+                self.granted(key, kind, moved, hops, far_end, quality);
             }
             RequestKind::Tear => self.torn_down(key, resources),
             RequestKind::Query => self.answered(key, message, resources),
@@ -325,8 +346,10 @@ impl Qos {
                 let Some(session) = self.sessions.get(key) else { return };
                 let hops = session.local.as_ref().map(|local| local.hops.clone()).unwrap_or_default();
                 let quality = rmf::quality(&session.qspec);
+                let ends_here = session.ifindex.is_none();
                 let moved = self.repaired(key, Info::RESERVED, resources);
-                self.granted(key, kind, moved, hops, quality);
+                let far_end = Some(ends_here);
+                self.granted(key, kind, moved, hops, far_end, quality);
             }
             RequestKind::Tear => self.torn_down(key, resources),
             RequestKind::Query => self.answered_alone(key, resources),
@@ -341,6 +364,7 @@ impl Qos {
         kind: RequestKind,
         moved: bool,
         hops: Vec<HopGrant>,
+        far_end: Option<bool>,
         quality: super::Quality,
     ) {
         let Some(session) = self.sessions.get_mut(key) else { return };
@@ -361,6 +385,7 @@ impl Qos {
             quality,
             hops: local.hops.clone(),
             gaps,
+            far_end,
             back: local.reverse.map(|(session, _)| session),
         };
         let waits = local.reverse.is_some_and(|(_, stands)| !stands);
@@ -404,7 +429,7 @@ impl Qos {
         failure: Failure,
         resources: &mut Resources,
     ) {
-        if self.will_retry(key, kind, &failure) {
+        if self.asks_for_smaller(key, kind, &failure, resources) || self.will_retry(key, kind, &failure) {
             return;
         }
         let session = self.sessions.get(key).map(|session| session.id);
@@ -544,6 +569,24 @@ impl Qos {
             self.retry(key);
         }
     }
+}
+
+/// An RSN of a continued session that is newer than all that this node gave it before: they grow by less than one in a millisecond
+/// (RFC 5974 §5.1.3.1 compares RSNs as serial numbers).
+#[expect(clippy::cast_possible_truncation, reason = "serial numbers wrap")]
+const fn rsn_by_time(now: Time) -> u32 {
+    (now.as_micros() / 1000) as u32
+}
+
+/// Whether the end of the flow answered. The answering node returns the list of hops, and its own entry is the last one, without a
+/// rate at the end of the flow. `None`: a node of another make answered, which returns no list, or the list is full.
+pub(super) fn far_end(hops: Option<Hops<'_>>) -> Option<bool> {
+    let hops = hops?;
+    let last = hops.iter().last()?;
+    if last.rate == 0 {
+        return Some(true);
+    }
+    (hops.octets().len() + last.octets() <= MAX_HOPS_OCTETS).then_some(false)
 }
 
 /// A SESSION-AUTH object with these attributes (RFC 5981 §3).

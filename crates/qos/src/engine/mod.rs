@@ -51,6 +51,7 @@ mod retry;
 mod rmf;
 mod seldom;
 mod session;
+mod smaller;
 mod source;
 mod stateless;
 mod summary;
@@ -75,6 +76,7 @@ pub use config::{Aggregate, Config, ReverseDirection, StateKeeping};
 pub use counters::Counters;
 pub use event::{Answer, Failure, Granted, HopGrant, QosEvent, Quality, Refusal};
 pub use io::{Input, Output};
+pub use rmf::CONFLICT;
 pub use view::{Role, SessionView};
 
 use aggregate::AggregateState;

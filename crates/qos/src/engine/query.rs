@@ -297,10 +297,14 @@ impl Qos {
     pub(super) fn answered(&mut self, key: Key, message: &Message<'_>, resources: &mut Resources) {
         let Some(session) = self.sessions.get(key) else { return };
         let Some(command) = session.local.as_ref().and_then(|local| local.command) else { return };
+        let hops: Vec<super::HopGrant> =
+            message.hops.map(|hops| hops.iter().map(Into::into).collect()).unwrap_or_default();
+        let far_end = super::initiator::far_end(message.hops);
         let answer = super::Answer {
             session: session.id,
             available: message.qspec.map(rmf::quality).unwrap_or_default(),
-            hops: message.hops.map(|hops| hops.iter().map(Into::into).collect()).unwrap_or_default(),
+            far_end,
+            hops,
             gaps: session.has_gaps(),
         };
         self.out.event(command, super::QosEvent::Answer(answer));
@@ -408,7 +412,7 @@ impl Qos {
         }
         let mut hops = Vec::new();
         if let Some(address) = self.interfaces.on(route.ifindex, mri.dst()) {
-            Hop { address, rate: available, after_gap: false }.write(&mut Writer::new(&mut hops));
+            Hop { address, rate: available, after_gap: false, routers: 0 }.write(&mut Writer::new(&mut hops));
         }
         let init = kind == RequestKind::ReserveInit;
         let rii = self.new_rii(key);

@@ -227,12 +227,21 @@ impl Qos {
             info: Some(self.info(arrival, info)),
             qspec,
             hops: message.hops,
-            note: note.filter(|_| self.config.report_rule).map(cut),
+            // The MTU is no secret: routers tell it to the senders of large packets, too.
+            note: note.and_then(|note| self.told(note)).map(cut),
             // A refusal for another reason says nothing about the link.
             available: available.filter(|_| info == Info::RESERVATION_FAILURE),
             ..Message::new(MessageType::RESPONSE)
         };
         self.send_response(Target::back_to(arrival), &response);
+    }
+
+    /// What another node is told of the reason of a refusal.
+    fn told<'a>(&self, note: &'a str) -> Option<&'a str> {
+        if self.config.report_rule || super::smaller::mtu_of(note).is_some() {
+            return Some(note);
+        }
+        note.starts_with(super::rmf::CONFLICT).then_some(super::rmf::CONFLICT_ALONE)
     }
 
     /// Acknowledges a refresh with ACK-REQ (RFC 5974 §5.4.1).

@@ -66,7 +66,7 @@ impl Qos {
             && let Some(address) =
                 self.interfaces.on(session.ifindex.unwrap_or_default(), session.mri().dst())
         {
-            let own = Hop { address, rate: session.rate, after_gap: false };
+            let own = Hop { address, rate: session.rate, after_gap: false, routers: 0 };
             own.write(&mut Writer::new(&mut hops));
         }
         hops

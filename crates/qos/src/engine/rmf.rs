@@ -24,6 +24,11 @@ use crate::wire::qspec::{
 };
 use crate::wire::{Carried, Classifier, Info, InfoClass};
 
+/// What the note of a refusal begins with because of a reservation that stands: RFC 5974 has no code for it.
+pub const CONFLICT: &str = "conflict: ";
+/// Such a note of a node that keeps the reasons of refusals for itself.
+pub(super) const CONFLICT_ALONE: &str = "conflict: another reservation has the flow";
+
 /// The data of a request beside its QSPEC.
 #[derive(Debug)]
 pub(super) struct Flow<'a> {
@@ -192,9 +197,18 @@ fn pass_here(
         passed = rules::pass(octets, message, &Offer::of(limit), onward).map_err(bad)?;
     }
     if passed.failed {
+        let (mut note, mut available) =
+            ("the QSPEC asks for something that this node cannot give or does not know".to_owned(), None);
+        if largest_packet(octets).is_some_and(|packet| packet > mtu) {
+            let link = flow.ifindex.and_then(|ifindex| resources.interface_name(ifindex));
+            note = super::smaller::note(link.as_deref(), mtu);
+            let ifindex = flow.ifindex.unwrap_or_default();
+            available = resources.available(ifindex, passed.demand.service()).map(|available| available.rate);
+        }
         return Err(LocalRefusal {
             qspec: Some(core::mem::take(onward)),
-            note: Some("the QSPEC asks for something that this node cannot give or does not know".to_owned()),
+            note: Some(note),
+            available,
             ..LocalRefusal::of(Info::RESERVATION_FAILURE)
         });
     }
@@ -302,10 +316,12 @@ fn local_refusal(refusal: &Refusal, qspec: &[u8]) -> LocalRefusal {
     };
     let mut shown = Vec::new();
     let failure = info == Info::RESERVATION_FAILURE;
+    let conflict = refusal.cause() == Cause::Conflict;
     LocalRefusal {
         qspec: (failure && rules::refuse(qspec, blame, &mut shown).is_ok()).then_some(shown),
-        note: Some(refusal.to_string()),
-        available: Some(refusal.available),
+        note: Some(if conflict { format!("{CONFLICT}{refusal}") } else { refusal.to_string() }),
+        // A conflict says nothing about the link.
+        available: Some(refusal.available).filter(|_| !conflict),
         ..LocalRefusal::of(info)
     }
 }
@@ -412,8 +428,17 @@ pub(super) fn quality(octets: &[u8]) -> Quality {
     Quality {
         rate: Some(traffic.rate),
         burst: Some(traffic.burst),
+        max_packet: Some(traffic.max_packet).filter(|packet| *packet < u32::MAX),
         delay_bound: slack.then(bound),
         latency_us: latency,
+    }
+}
+
+/// The largest packet that a QSPEC asks for.
+fn largest_packet(octets: &[u8]) -> Option<u32> {
+    match Qspec::frame(octets).ok()?.desired()?.value(ParameterId::TMOD_1)? {
+        Value::Tmod1(tmod) => Some(tmod.max_packet),
+        _ => None,
     }
 }
 

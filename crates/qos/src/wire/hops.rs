@@ -2,7 +2,8 @@
 //! 5974 §5.1.3, §6.2). The requesting node inserts an empty list, each node that grants appends an entry, and the
 //! answering node returns the list.
 //!
-//! An entry is a word `family (4 or 6), flags, 0, 0`, the node's address, and the rate as 64 bits.
+//! An entry is a word `family (4 or 6), flags, routers, 0`, the node's address, and the rate as 64 bits. `routers` is the number of
+//! routers without the application before the node, 0 if it is not known.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -26,20 +27,22 @@ pub struct Hop {
     pub rate: u64,
     /// There are routers without the application between the node before it and this one.
     pub after_gap: bool,
+    /// How many, by the TTL of the message; 0 if that is not known.
+    pub routers: u8,
 }
 
 const AFTER_GAP: u8 = 0x01;
 
 impl Hop {
     fn parse(r: &mut Reader<'_>) -> Option<Self> {
-        let [family, flags, _, _] = r.array().ok()?;
+        let [family, flags, routers, _] = r.array().ok()?;
         let address = match family {
             4 => IpAddr::from(r.array::<4>().ok()?),
             6 => IpAddr::from(r.array::<16>().ok()?),
             _ => return None,
         };
         let rate = r.u64().ok()?;
-        Some(Self { address, rate, after_gap: flags & AFTER_GAP != 0 })
+        Some(Self { address, rate, after_gap: flags & AFTER_GAP != 0, routers })
     }
 
     /// Appends the entry.
@@ -47,11 +50,11 @@ impl Hop {
         let flags = if self.after_gap { AFTER_GAP } else { 0 };
         match self.address {
             IpAddr::V4(v4) => {
-                w.bytes(&[4, flags, 0, 0]);
+                w.bytes(&[4, flags, self.routers, 0]);
                 w.bytes(&v4.octets());
             }
             IpAddr::V6(v6) => {
-                w.bytes(&[6, flags, 0, 0]);
+                w.bytes(&[6, flags, self.routers, 0]);
                 w.bytes(&v6.octets());
             }
         }

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use signalbox_core::{SessionId, Time};
 use signalbox_qos::engine::{
-    Command, Config, Flow, Input, Priority, QosEvent, QosRequest, QueryRequest, Refusal, ReserveRequest,
+    CONFLICT, Command, Config, Flow, Input, Priority, QosEvent, QosRequest, QueryRequest, Refusal,
+    ReserveRequest,
 };
 use signalbox_qos::qspec::{self as rules, Offer, Supported, Wish, pass, respond};
 use signalbox_qos::wire::qspec::{
     Excess as ExcessParameter, ExcessTreatment, Flags, ParameterId, Procedure, Qspec, Tmod, Value,
 };
-use signalbox_qos::wire::{Carried, Info, Message, MessageId, MessageType};
+use signalbox_qos::wire::{Carried, Info, Message, MessageId, MessageType, Rsn};
 
 use crate::rig::{BEFORE, BEHIND, OTHER, Rig, SESSION, Sent, addr, flow, octets, qspec, reserve};
 
@@ -61,6 +62,95 @@ fn a_request_is_repeated_as_it_was_until_time_is_over() {
     assert!(sent.iter().all(|(_, s)| s.message().kind == MessageType::RESERVE), "no other message");
     assert!(matches!(rig.events.last(), Some(QosEvent::Failed(failure)) if failure.class == 0));
     assert_eq!((rig.held(), rig.qos.sessions()), (0, 0));
+}
+
+fn kept(session: SessionId) -> Command {
+    let Command::Reserve(mut wanted) = request() else { panic!() };
+    wanted.session = Some(session);
+    Command::Reserve(wanted)
+}
+
+/// What a lost reservation left on the path is replaced by the next one of the same user: the session is the same, and its RSN is
+/// newer than any before.
+#[test]
+fn a_session_that_is_kept_goes_on_with_a_newer_rsn() {
+    let mut rig = Rig::new();
+    let first = begin(&mut rig, kept(SESSION));
+    assert_eq!(first.session, SESSION);
+    rig.input(Input::Command { id: 1, command: Command::Release });
+    let now = rig.now;
+    rig.until(now + Duration::from_secs(40));
+    let second = begin(&mut rig, kept(SESSION));
+    assert_eq!(second.session, SESSION);
+    let number = |sent: &Sent| sent.message().rsn.unwrap().number;
+    assert!(Rsn::newer(number(&second), number(&first)), "{} after {}", number(&second), number(&first));
+}
+
+/// A reservation that stands keeps its session: another request of its user has another one.
+#[test]
+fn a_session_in_use_is_not_taken() {
+    let mut rig = Rig::new();
+    begin(&mut rig, kept(SESSION));
+    let Command::Reserve(mut wanted) = kept(SESSION) else { panic!() };
+    wanted.flow.dst = addr("203.0.113.10");
+    let other = rig.input(Input::Command { id: 2, command: Command::Reserve(wanted) });
+    let other = other.first().unwrap();
+    assert_eq!(other.message().kind, MessageType::RESERVE);
+    assert_ne!(other.session, SESSION);
+}
+
+/// A flow that another reservation has is a conflict, in words that programs can rely on, and says nothing about the link.
+#[test]
+fn a_flow_that_is_taken_is_a_conflict() {
+    let mut rig = Rig::new();
+    begin(&mut rig, request());
+    let sent = rig.input(Input::Command { id: 2, command: request() });
+    assert!(sent.iter().all(|sent| sent.message().is_tear()), "{sent:?}");
+    let Some(QosEvent::Failed(failure)) = rig.events.last() else { panic!("{:?}", rig.events) };
+    let note = failure.rule.as_deref().unwrap();
+    assert!(note.starts_with(CONFLICT) && note.ends_with("has a reservation already"), "{note}");
+    assert_eq!(failure.available, None);
+}
+
+/// O04: a request without a size of packets is for what the path carries: it is repeated for the MTU that a refusal names.
+#[test]
+fn a_request_without_a_size_follows_the_path() {
+    let size = |sent: &Sent| {
+        let qspec = Qspec::parse(sent.message().qspec.unwrap()).unwrap();
+        let Some(Value::Tmod1(tmod)) = qspec.desired().unwrap().value(ParameterId::TMOD_1) else { panic!() };
+        tmod.max_packet
+    };
+    for fixed_packet in [false, true] {
+        let mut rig = Rig::new();
+        let Command::Reserve(mut wanted) = request() else { panic!() };
+        wanted.qos.fixed_packet = fixed_packet;
+        let first = begin(&mut rig, Command::Reserve(wanted));
+        assert_eq!(size(&first), 1500);
+        let note =
+            "eth2 has an MTU of 1420 octets: ask for packets of at most 1420 octets (--max-packet 1420)";
+        let refusal = Message {
+            rii: first.message().rii,
+            rsn: first.message().rsn,
+            info: Some(Info::RESERVATION_FAILURE.into()),
+            note: Some(note),
+            ..Message::new(MessageType::RESPONSE)
+        };
+        let sent = rig.receive_octets(BEHIND, first.mri.inverted(), first.session, &octets(&refusal));
+        let sizes: Vec<_> = sent
+            .iter()
+            .filter(|sent| !sent.message().is_tear())
+            .map(|sent| (sent.session, size(sent)))
+            .collect();
+        if fixed_packet {
+            assert_eq!(sizes, []);
+            assert!(
+                matches!(rig.events.last(), Some(QosEvent::Failed(failure)) if failure.rule.as_deref() == Some(note))
+            );
+        } else {
+            assert_eq!(sizes, [(first.session, 1420)]);
+            assert!(!rig.events.iter().any(|event| matches!(event, QosEvent::Failed(_))));
+        }
+    }
 }
 
 /// A parameter that a node on the path cannot interpret is returned with the N flag. The policy of the QNI decides

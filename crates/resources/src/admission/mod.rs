@@ -463,7 +463,8 @@ impl Resources {
     }
 
     /// The name of an interface of the node.
-    pub(crate) fn interface_name(&self, ifindex: IfIndex) -> Option<Arc<str>> {
+    #[must_use]
+    pub fn interface_name(&self, ifindex: IfIndex) -> Option<Arc<str>> {
         self.links.get(&ifindex).map(|link| Arc::clone(&link.name))
     }
 

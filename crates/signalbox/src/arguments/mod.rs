@@ -49,6 +49,24 @@ pub(crate) struct HoldArgs {
     pub(crate) hold: Option<Duration>,
 }
 
+/// What becomes of what a command holds after a loss.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RetryArgs {
+    /// Ask again after a loss, with waits from 0.25 s on: the default.
+    #[arg(long, overrides_with = "once")]
+    retry: bool,
+    /// End with status 1 after a loss.
+    #[arg(long, overrides_with = "retry")]
+    once: bool,
+}
+
+impl RetryArgs {
+    /// Whether the command asks again.
+    pub(crate) const fn asks_again(&self) -> bool {
+        self.retry || !self.once
+    }
+}
+
 /// The signaling protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Signaling {

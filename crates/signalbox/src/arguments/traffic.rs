@@ -15,7 +15,7 @@ pub(crate) struct TrafficArgs {
     /// Peak rate, at least the rate.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub(crate) peak: Option<u64>,
-    /// Largest packet in octets [default: 1500].
+    /// Largest packet in octets [default: 1500; with `reserve` and qos what the path carries, up to 1500].
     #[arg(long, value_name = "OCTETS", value_parser = packet)]
     pub(crate) max_packet: Option<u32>,
     /// Shorter packets count as this many octets.

@@ -1,6 +1,7 @@
 //! What every command needs that asks the daemon: the connection to its control socket, its answers and refusals, and
 //! the signals that end a command.
 
+mod again;
 mod stop;
 
 use std::io;
@@ -16,6 +17,7 @@ use tower::service_fn;
 
 use crate::exit::{Exit, NoDaemon, Refusal};
 
+pub(crate) use again::{Again, End, Loss};
 pub(crate) use stop::{Stop, wait_until};
 
 /// Runs the work of a command that calls the daemon, on this thread.

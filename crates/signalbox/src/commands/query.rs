@@ -99,13 +99,22 @@ async fn query(arguments: &QueryArgs) -> Result<Exit> {
     let mut out = std::io::stdout();
     let Some(answer) = &response.answer else { bail!("the daemon gave no answer") };
     let least = arguments.at_least.unwrap_or(arguments.request.rate);
-    let enough =
-        matches!(answer, Answer::Available(grant) if rate_of(grant).is_some_and(|rate| rate >= least));
+    let enough = matches!(
+        answer,
+        Answer::Available(grant)
+            if rate_of(grant).is_some_and(|rate| rate >= least) && packets_fit(grant, arguments.request.traffic.max_packet)
+    );
     match answer {
         _ if arguments.output.json => json_event(&mut out, &response)?,
         Answer::Available(grant) => {
             path::grant(&mut out, "available", grant)?;
-            if !enough {
+            if !packets_fit(grant, arguments.request.traffic.max_packet) {
+                let mtu = grant.traffic.and_then(|traffic| traffic.max_packet_octets).unwrap_or_default();
+                writeln!(
+                    out,
+                    "a link of the path has an MTU of {mtu} octets: use --max-packet {mtu}, or leave it out"
+                )?;
+            } else if !enough {
                 writeln!(out, "less than {}", print::rate(least))?;
             }
         }
@@ -113,6 +122,12 @@ async fn query(arguments: &QueryArgs) -> Result<Exit> {
     }
     out.flush()?;
     Ok(Exit::yes_if(enough))
+}
+
+/// Whether the path carries packets of the size that the user gives, as for `signalbox reserve`.
+fn packets_fit(grant: &v1::PathGrant, asked: Option<u32>) -> bool {
+    let most = grant.traffic.and_then(|traffic| traffic.max_packet_octets);
+    asked.zip(most).is_none_or(|(asked, most)| asked <= most)
 }
 
 /// The rate that the whole path could give: that of the answer, or else the least of its nodes.

@@ -21,11 +21,23 @@ pub(crate) fn grant(out: &mut impl Write, what: &str, grant: &v1::PathGrant) -> 
     let width = grant.hops.iter().map(|hop| hop.address.len()).max().unwrap_or(0);
     for (number, hop) in (1..).zip(&grant.hops) {
         let held = hop.rate_octets_per_s.map_or_else(|| "end of the flow".to_owned(), rate);
-        let gap = if hop.after_gap { "  after routers that provide no reservations" } else { "" };
+        let gap = match hop.routers_before {
+            Some(1) => "  after 1 router that provides no reservations".to_owned(),
+            Some(routers) => format!("  after {routers} routers that provide no reservations"),
+            None if hop.after_gap => "  after routers that provide no reservations".to_owned(),
+            None => String::new(),
+        };
         writeln!(out, "  {number:>2}  {:<width$}  {held}{gap}", hop.address)?;
     }
     if grant.gaps {
         writeln!(out, "  somewhere on the path are routers that provide no reservations")?;
+    }
+    if grant.far_end == Some(false) {
+        writeln!(
+            out,
+            "  {}",
+            paint(Tone::Bad, "the far end did not answer: what is behind the last node is not reserved")
+        )?;
     }
     if let Some(session) = &grant.reverse_session_id {
         writeln!(out, "  the reverse direction is granted too, session {}", hex(session))?;
@@ -36,6 +48,12 @@ pub(crate) fn grant(out: &mut impl Write, what: &str, grant: &v1::PathGrant) -> 
 /// Prints a failure. `what` is the answer in a word.
 pub(crate) fn failure(out: &mut impl Write, what: &str, failure: &v1::Failure) -> io::Result<()> {
     writeln!(out, "{}: {}", paint(Tone::Bad, what), failure_text(failure))
+}
+
+/// Prints that a command asks again for what it lost.
+pub(crate) fn retrying(out: &mut impl Write, retrying: &v1::Retrying) -> io::Result<()> {
+    let v1::Retrying { after_us, attempt, reason } = retrying;
+    writeln!(out, "asks again in {} (attempt {attempt}): {reason}", duration(*after_us))
 }
 
 /// A failure in one line.
@@ -69,6 +87,7 @@ mod tests {
             address: address.into(),
             rate_octets_per_s,
             after_gap,
+            routers_before: after_gap.then_some(2),
         };
         let granted = v1::PathGrant {
             traffic: Some(v1::TokenBucket {
@@ -77,6 +96,7 @@ mod tests {
                 ..Default::default()
             }),
             hops: vec![hop("10.0.0.1", Some(2_500_000), false), hop("10.0.12.2", None, true)],
+            far_end: Some(false),
             ..v1::PathGrant::default()
         };
         let mut out = Vec::new();
@@ -88,7 +108,8 @@ mod tests {
             [
                 "granted: 20mbit, burst 15000 octets",
                 "   1  10.0.0.1   20mbit",
-                "   2  10.0.12.2  end of the flow  after routers that provide no reservations",
+                "   2  10.0.12.2  end of the flow  after 2 routers that provide no reservations",
+                "  the far end did not answer: what is behind the last node is not reserved",
             ]
         );
     }

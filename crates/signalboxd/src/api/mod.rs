@@ -28,6 +28,7 @@ use crate::decisions::Kept;
 use crate::limits::Limits;
 use crate::log::LogLevel;
 use crate::requests::LoopHandle;
+use crate::sessions::Sessions;
 
 /// What every service needs; cheap to clone.
 #[derive(Clone)]
@@ -48,6 +49,8 @@ pub(crate) struct Api {
     pub(crate) roles: Roles,
     /// How much of the service each user gets.
     pub(crate) limits: Limits,
+    /// The sessions that users get.
+    pub(crate) sessions: Sessions,
 }
 
 /// What does not change while the daemon runs.

@@ -11,6 +11,7 @@ use signalbox_api::v1::node_server::{Node, NodeServer};
 use signalbox_core::IfIndex;
 use signalbox_linux::traffic::{Capabilities, Policing};
 use signalbox_node::resources::view::LinkView;
+use signalbox_node::rsvp::neighbour::OtherClock;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
@@ -22,6 +23,26 @@ use crate::limits::CONFIG_REQUEST;
 use crate::metrics::{Snapshot, families};
 use crate::requests::Replies;
 use crate::view::View;
+
+/// What keeps the node from its work, and an operator can mend.
+fn warnings(view: &View<'_>) -> Vec<String> {
+    let other = view.node.rsvp().and_then(|rsvp| rsvp.neighbours().other_clock(view.now));
+    other.map(|other| clock_warning(&other)).into_iter().collect()
+}
+
+fn clock_warning(other: &OtherClock) -> String {
+    let (peer, hours) = (other.peer, other.ahead_s.unsigned_abs() / 3600);
+    if other.ahead_s < 0 {
+        return format!(
+            "the clock of the RSVP neighbor {peer} is {hours} h behind this node's: its messages are dropped as replayed until one of the two \
+             clocks is set"
+        );
+    }
+    format!(
+        "the clock of this node is {hours} h behind that of the RSVP neighbor {peer}: neighbors drop its messages as replayed, and keys count by \
+         it; set the clock"
+    )
+}
 
 /// The service; cheap to clone.
 #[derive(Clone)]
@@ -66,6 +87,7 @@ impl Node for NodeService {
                 applications: applications
                     .map(|application| v1::ApplicationStatus { nslp_id: application.nslp.0.into() })
                     .collect(),
+                warnings: warnings(view),
                 ..fixed
             }
         });

@@ -184,7 +184,8 @@ impl Held for Passage {
             | Event::Ended(_)
             | Event::Notified(_)
             | Event::Failed(_)
-            | Event::Released(_)) => event,
+            | Event::Released(_)
+            | Event::Retrying(_)) => event,
         }
     }
 
@@ -192,7 +193,7 @@ impl Held for Passage {
         match event {
             Event::Failed(_) | Event::Released(_) => Meaning::Last,
             // The request is repeated, and what was granted before stands.
-            Event::Notified(_) | Event::Accepted(_) | Event::Ended(_) => Meaning::Answer,
+            Event::Notified(_) | Event::Accepted(_) | Event::Ended(_) | Event::Retrying(_) => Meaning::Answer,
             Event::Started(_) | Event::Granted(_) => Meaning::State,
         }
     }

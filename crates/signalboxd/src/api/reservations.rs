@@ -78,7 +78,7 @@ impl Reservations for ReservationService {
             Some(Place::New(seat)) => Some(seat),
             None => None,
         };
-        let (started, standing) = reserver.open(&self.api, &open).await?;
+        let (started, standing) = reserver.open(&self.api, &open, user).await?;
         tokio::spawn(run(started, Reservation(standing), attached, seat, call));
         Ok(Response::new(replies))
     }

@@ -19,8 +19,14 @@ pub(crate) trait Reserver: Sync {
     /// The owner of its reservations in admission control.
     fn owner(&self) -> ReserverId;
 
-    /// Begins a reservation. The result is the first event, `started`, and what stands from now on.
-    async fn open(&self, api: &Api, open: &v1::ReserveOpen) -> Result<(Event, Box<dyn Standing>), Status>;
+    /// Begins a reservation of a user; `None`: the kernel does not give the user. The result is the first event, `started`, and
+    /// what stands from now on.
+    async fn open(
+        &self,
+        api: &Api,
+        open: &v1::ReserveOpen,
+        user: Option<u32>,
+    ) -> Result<(Event, Box<dyn Standing>), Status>;
 
     /// Asks what a path could give.
     async fn query(&self, api: &Api, query: v1::QueryRequest) -> Result<v1::QueryResponse, Status>;

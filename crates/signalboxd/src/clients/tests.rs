@@ -24,7 +24,7 @@ fn lost(id: u64, seq: u32) -> Event {
 fn granted(id: u64) -> Event {
     let session = signalbox_core::SessionId([0; 16]);
     let quality = qos::Quality::default();
-    let granted = qos::Granted { session, quality, hops: Vec::new(), gaps: false, back: None };
+    let granted = qos::Granted { session, quality, hops: Vec::new(), gaps: false, far_end: None, back: None };
     Event::Qos { id, event: Box::new(QosEvent::Granted(granted)) }
 }
 

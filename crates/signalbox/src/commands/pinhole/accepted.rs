@@ -31,7 +31,8 @@ impl Accepted {
             | Event::Granted(_)
             | Event::Notified(_)
             | Event::Failed(_)
-            | Event::Released(_) => false,
+            | Event::Released(_)
+            | Event::Retrying(_) => false,
         }
     }
 

@@ -2,27 +2,25 @@
 
 mod accepted;
 mod call;
+mod hold;
 mod print;
 
 pub(crate) use call::Call;
 pub(crate) use print::{endpoint, text};
 
-use std::io::Write;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use signalbox_api::v1;
-use signalbox_api::v1::open_pinhole_response::Event;
 
-use self::accepted::Accepted;
 use super::{Run, subcommands};
 use crate::arguments::values::{Octets, RequestId, ip_protocol, octets, prefix, request_id, time};
-use crate::arguments::{FlowArgs, HoldArgs, NodeArgs, OutputArgs, microseconds, resolve};
-use crate::client::{Stop, block_on, wait_until};
+use crate::arguments::{FlowArgs, HoldArgs, NodeArgs, OutputArgs, RetryArgs, microseconds, resolve};
+use crate::client::block_on;
 use crate::exit::{Exit, exit_status, usage};
-use crate::print::{json_event, now_unix_us};
+use crate::print::now_unix_us;
 
 /// How long the daemon may take to report that a passage is closed.
 pub(crate) const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -117,6 +115,8 @@ struct CommonArgs {
     #[command(flatten)]
     lifetime_of_all: HoldArgs,
     #[command(flatten)]
+    again: RetryArgs,
+    #[command(flatten)]
     output: OutputArgs,
     #[command(flatten)]
     node: NodeArgs,
@@ -158,6 +158,8 @@ const OPEN_HELP: &str = concat!(
     "A NAT on the path needs a source port. The passage is held until Ctrl-C, SIGTERM or the end of --hold, and then closed.\n",
     "If this command is killed, the daemon closes it, with --request-id after 10 s unless the same command takes it over; if the\n",
     "daemon crashes, each node closes it at the end of its lifetime.\n\n",
+    "What was granted and is lost is asked for again, also after a restart of a NAT on the path or of the daemon: after 0.25 s, then\n",
+    "after longer waits, until a rule refuses it. --once ends the command with status 1 after any loss.\n\n",
     "JSON: docs/schema/open.json.",
 );
 
@@ -207,6 +209,8 @@ const REACH_HELP: &str = concat!(
     "passages ends. It goes on waiting, but with the address of one sender by --from it ends with the last one. Its status is 1\n",
     "if one was lost: a node removed it, or its sender did not refresh it. With --scope only the firewalls of this network\n",
     "open, for one sender, which needs no signaling (TRIGGER).\n\n",
+    "What was granted and is lost is asked for again, and the external address may then be another one: the command prints it.\n",
+    "--once ends the command with status 1 instead.\n\n",
     "JSON: docs/schema/open.json.",
 );
 
@@ -227,7 +231,7 @@ impl Run for OpenArgs {
             icmp_types: self.icmp_types.iter().map(|kind| u32::from(*kind)).collect(),
             ..self.common.request()
         };
-        block_on(hold(open, &self.common, false))
+        block_on(hold::hold(open, &self.common, false))
     }
 }
 
@@ -235,7 +239,7 @@ impl<const BLOCK: bool> Run for ReachArgs<BLOCK> {
     fn run(self) -> Result<Exit> {
         let open = self.open()?;
         let one_sender = self.from.is_some_and(|(_, length)| length.is_none());
-        block_on(hold(open, &self.common, one_sender))
+        block_on(hold::hold(open, &self.common, one_sender))
     }
 }
 
@@ -341,77 +345,6 @@ impl CommonArgs {
             scope: self.scope.as_ref().map(|Scope(domain)| v1::PinholeScope { domain: domain.clone() }),
             application_id: self.application.clone(),
             ..v1::PinholeOpen::default()
-        }
-    }
-}
-
-/// What the command waited for, and got.
-enum Wake {
-    Response(Box<v1::OpenPinholeResponse>),
-    /// The daemon ended the call.
-    Ended,
-    /// The command is to end.
-    Stop,
-    /// The daemon has not reported the end in time.
-    Timeout,
-}
-
-/// Opens a passage, holds it until the command is stopped, closes it, and prints each event. `one_sender`: a command that waits
-/// for senders ends with the passage of the only one.
-async fn hold(open: v1::PinholeOpen, common: &CommonArgs, one_sender: bool) -> Result<Exit> {
-    let mut stop = Stop::new(None)?;
-    let mut call = Call::open(&common.node.socket, open).await?;
-    let mut out = std::io::stdout();
-    let (mut started, mut granted, mut deadline) = (false, false, None);
-    let mut accepted = Accepted::default();
-    loop {
-        let wake = tokio::select! {
-            response = call.next() => match response? {
-                Some(response) => Wake::Response(Box::new(response)),
-                None => Wake::Ended,
-            },
-            () = stop.wait() => Wake::Stop,
-            () = wait_until(deadline) => Wake::Timeout,
-        };
-        let response = match wake {
-            Wake::Response(response) => *response,
-            Wake::Ended => bail!("the daemon ended before the passage was closed"),
-            Wake::Stop if started && deadline.is_none() => {
-                call.release().await;
-                deadline = Some(tokio::time::Instant::now() + RELEASE_TIMEOUT);
-                continue;
-            }
-            // The daemon closes a passage when the call that made it ends.
-            Wake::Stop | Wake::Timeout => {
-                let event = Some(Event::Released(v1::PinholeReleased {}));
-                v1::OpenPinholeResponse { time_unix_us: now_unix_us(), event }
-            }
-        };
-        // This command ignores events of a newer daemon.
-        let Some(event) = &response.event else { continue };
-        if common.output.json {
-            json_event(&mut out, &response)?;
-        } else {
-            text(&mut out, event, granted)?;
-            if matches!(event, Event::Granted(_)) {
-                print::held(&mut out, common.lifetime_of_all.hold)?;
-            }
-        }
-        out.flush()?;
-        if accepted.take(event) && one_sender && deadline.is_none() {
-            call.release().await;
-            deadline = Some(tokio::time::Instant::now() + RELEASE_TIMEOUT);
-        }
-        match event {
-            Event::Started(_) => started = true,
-            Event::Granted(_) | Event::Accepted(_) => {
-                if !std::mem::replace(&mut granted, true) {
-                    stop.end_after(common.lifetime_of_all.hold);
-                }
-            }
-            Event::Ended(_) | Event::Notified(_) => {}
-            Event::Failed(_) => return Ok(Exit::No),
-            Event::Released(_) => return Ok(Exit::yes_if(granted && !accepted.lost())),
         }
     }
 }

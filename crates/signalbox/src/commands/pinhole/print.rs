@@ -53,6 +53,7 @@ pub(crate) fn text(out: &mut impl Write, event: &Event, granted: bool) -> io::Re
         }
         Event::Failed(failure) => path::failure(out, if granted { "lost" } else { "refused" }, failure),
         Event::Released(_) => writeln!(out, "closed"),
+        Event::Retrying(retrying) => path::retrying(out, retrying),
     }
 }
 

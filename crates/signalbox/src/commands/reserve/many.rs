@@ -33,6 +33,8 @@ const PER_CONNECTION: u16 = 180;
 enum Outcome {
     /// It is granted, or not any more.
     Granted(bool),
+    /// It is granted, but not by the far end.
+    Short,
     /// The event with which a node refused or withdrew the reservation, or the error that ended the call.
     Failed(Box<Result<v1::ReserveResponse, anyhow::Error>>),
     Released {
@@ -67,6 +69,7 @@ pub(super) async fn run(arguments: &ReserveArgs, open: &v1::ReserveOpen, flows: 
             gate: Arc::clone(&gate),
             stopped: stopped.clone(),
             waits: arguments.signaling == Signaling::Rsvp,
+            accepts_part: arguments.accepts_part(),
         };
         let sender = sender.clone();
         tokio::spawn(async move {
@@ -96,7 +99,7 @@ pub(super) async fn run(arguments: &ReserveArgs, open: &v1::ReserveOpen, flows: 
         }
         if count.all_granted() {
             count.printed = true;
-            granted(&mut out, flows, begin.elapsed(), json)?;
+            granted(&mut out, flows, begin.elapsed(), (json, count.short))?;
             stop.end_after(arguments.lifetime.hold);
         }
         out.flush()?;
@@ -104,7 +107,7 @@ pub(super) async fn run(arguments: &ReserveArgs, open: &v1::ReserveOpen, flows: 
     count.released(&mut out, arguments.confirms(), json)?;
     out.flush()?;
     let confirmed = count.confirmed == flows || !arguments.confirms();
-    Ok(Exit::yes_if(!count.failed && count.printed && confirmed))
+    Ok(Exit::yes_if(!count.failed && !count.short && count.printed && confirmed))
 }
 
 /// One of the reservations.
@@ -115,6 +118,8 @@ struct Flow {
     stopped: watch::Receiver<bool>,
     /// The grant may take long, and others may begin in the meantime.
     waits: bool,
+    /// A grant will do although the far end did not answer.
+    accepts_part: bool,
 }
 
 impl Flow {
@@ -140,8 +145,11 @@ impl Flow {
                 response = call.events.message() => match response {
                     Ok(Some(response)) => match &response.event {
                         Some(Event::Started(_)) => started = true,
-                        Some(Event::Granted(_)) => {
+                        Some(Event::Granted(grant)) => {
                             permit = None;
+                            if grant.far_end == Some(false) && !self.accepts_part {
+                                let _ = sender.send(Outcome::Short);
+                            }
                             // It comes again after a change of the path or of the receiver's request.
                             if !std::mem::replace(&mut stands, true) {
                                 let _ = sender.send(Outcome::Granted(true));
@@ -158,7 +166,7 @@ impl Flow {
                             return Outcome::Released { confirmed: released.confirmed };
                         }
                         // The daemon is newer than this command.
-                        Some(Event::ChangeRefused(_)) | None => {}
+                        Some(Event::ChangeRefused(_) | Event::Retrying(_)) | None => {}
                     },
                     Ok(None) => return failed(anyhow!("the daemon ended before all was released")),
                     Err(status) => return failed(refusal(status)),
@@ -186,6 +194,8 @@ struct Count {
     confirmed: u16,
     unconfirmed: u16,
     failed: bool,
+    /// The far end of a flow did not answer.
+    short: bool,
     /// The grant of all was printed.
     printed: bool,
 }
@@ -196,6 +206,9 @@ struct GrantedLine {
     time_unix_us: u64,
     flows: u16,
     elapsed_us: u64,
+    /// False: the far end of a flow did not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    far_end: Option<bool>,
 }
 
 #[derive(Debug, Serialize)]
@@ -211,6 +224,7 @@ impl Count {
     fn take(&mut self, outcome: Outcome) -> Option<Result<v1::ReserveResponse>> {
         match outcome {
             Outcome::Granted(true) => self.granted += 1,
+            Outcome::Short => self.short = true,
             Outcome::Granted(false) => self.granted = self.granted.saturating_sub(1),
             Outcome::Released { confirmed: true } => self.confirmed += 1,
             Outcome::Released { confirmed: false } => self.unconfirmed += 1,
@@ -244,14 +258,19 @@ impl Count {
     }
 }
 
-fn granted(out: &mut impl Write, flows: u16, took: Duration, json: bool) -> Result<()> {
+fn granted(out: &mut impl Write, flows: u16, took: Duration, (json, short): (bool, bool)) -> Result<()> {
     if json {
         let (time_unix_us, elapsed_us) = (now_unix_us(), microseconds(took));
-        return json_line(out, &GrantedLine { r#type: "granted", time_unix_us, flows, elapsed_us });
+        let far_end = short.then_some(false);
+        return json_line(out, &GrantedLine { r#type: "granted", time_unix_us, flows, elapsed_us, far_end });
     }
     let rate = f64::from(flows) / took.as_secs_f64().max(1e-9);
     let took = crate::print::duration(microseconds(took));
-    Ok(writeln!(out, "granted: {flows} flows in {took}, {rate:.0} a second; Ctrl-C releases them")?)
+    writeln!(out, "granted: {flows} flows in {took}, {rate:.0} a second; Ctrl-C releases them")?;
+    if short {
+        writeln!(out, "the far end did not answer: what is behind the last node is not reserved")?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use tonic::transport::Channel;
 
 use super::Run;
 use crate::arguments::values::{RequestId, partial, rate, request_id, time};
-use crate::arguments::{HoldArgs, NodeArgs, OutputArgs, RequestArgs, Signaling, microseconds};
+use crate::arguments::{HoldArgs, NodeArgs, OutputArgs, RequestArgs, RetryArgs, Signaling, microseconds};
 use crate::client::{answer, block_on};
 use crate::exit::{Exit, exit_status, usage};
 use crate::print::now_unix_us;
@@ -44,8 +44,9 @@ pub(crate) struct ReserveArgs {
     /// Reserve for the reverse direction as well, with qos, boomerang and casp.
     #[arg(long)]
     bidirectional: bool,
-    /// A part of the path will do, with casp: N nodes may refuse, and M nodes may not run the QoS client [default: no node].
-    #[arg(long, value_name = "N[/M]", value_parser = partial)]
+    /// A part of the path will do. With qos: the status is 0 although the far end did not answer. With casp: N nodes may refuse, and M
+    /// nodes may not run the QoS client [default: the whole path].
+    #[arg(long, value_name = "N[/M]", value_parser = partial, num_args = 0..=1, default_missing_value = "0")]
     partial: Option<v1::PartialReservation>,
     /// TTL of the data, 1 to 255, with rsvp: Path messages have the same.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
@@ -57,6 +58,8 @@ pub(crate) struct ReserveArgs {
     protect: bool,
     #[command(flatten)]
     lifetime: HoldArgs,
+    #[command(flatten)]
+    again: RetryArgs,
     /// Reserve in advance, with casp. The nodes reserve at once. The flow uses the reservation after this time, a day at most,
     /// and for the time of --hold.
     #[arg(long, value_name = "TIME", value_parser = time, requires = "hold", conflicts_with_all = ["flows", "request_id"])]
@@ -87,6 +90,7 @@ const HELP: &str = concat!(
     "  signalbox reserve 192.0.2.9 --rate 64kbit --burst 3k --service guaranteed --delay 20ms --proto udp --dport 5004\n",
     "  signalbox reserve 2001:db8::9 --rate 2mbit --service ef --hold 2h --json\n",
     "  signalbox reserve 192.0.2.9 --rate 8mbit --at-least 2mbit --receiver-initiated\n",
+    "  signalbox reserve 192.0.2.9 --rate 8mbit --proto udp --dport 5004 --partial\n",
     "  signalbox reserve 192.0.2.9 --rate 64kbit --proto udp --dport 10000 --flows 500\n",
     "  signalbox reserve 192.0.2.9 --rate 8mbit --proto udp --dport 5004 --signaling rsvp\n",
     "  signalbox reserve 192.0.2.9 --rate 8mbit --proto udp --dport 5004 --signaling rsvp --protect\n",
@@ -104,6 +108,11 @@ const HELP: &str = concat!(
     "The last two: the second command takes the reservation of the first over and changes its rate; the first one ends.\n",
     "The reservation is held until Ctrl-C, SIGTERM or the end of --hold, and then torn down. If this command is killed, the\n",
     "daemon releases it. With rsvp this host announces a sender, and a receiver reserves; see signalbox rsvp --help.\n\n",
+    "The answer names the nodes that granted. If the host at the end of the flow is not among them, the nodes before it hold the\n",
+    "reservation, and the status is 1: --partial says that this will do.\n\n",
+    "What was granted and is lost is asked for again, also after a restart or a crash of the daemon: after 0.25 s, then after longer waits,\n",
+    "of 2 s at most where nothing answers and of 4 s, later of 30 s where a node refuses. What a rule or an administrator ended is not\n",
+    "asked for again. --once ends the command with status 1 after any loss, as --flows and --start-in do.\n\n",
     "With --pinhole the reservation is requested when the whole path is open. Both end together.\n\n",
     "JSON: docs/schema/reserve.json. With --pinhole, the events up to the first granted, and the one after the last of\n",
     "reserve.json, are those of docs/schema/open.json. With --flows: granted has flows and elapsed_us, and is printed when all are granted; the\n",
@@ -129,6 +138,11 @@ impl ReserveArgs {
         self.signaling == Signaling::Boomerang && destination.is_ok_and(|address| address.is_multicast())
     }
 
+    /// Whether a grant will do although the far end did not answer.
+    const fn accepts_part(&self) -> bool {
+        self.partial.is_some()
+    }
+
     /// Whether the path confirms a release.
     fn confirms(&self) -> bool {
         self.signaling.confirms() && !self.is_for_group()
@@ -139,7 +153,9 @@ impl ReserveArgs {
         let Self { request: wanted, signaling, .. } = self;
         let authority = &wanted.authority;
         if *signaling != Signaling::Casp {
-            let foreign = [(self.partial.is_some(), "--partial"), (self.start_in.is_some(), "--start-in")];
+            let numbers = self.partial.is_some_and(|partial| partial.failures + partial.unaware > 0);
+            let partial = if *signaling == Signaling::Qos { numbers } else { self.partial.is_some() };
+            let foreign = [(partial, "--partial"), (self.start_in.is_some(), "--start-in")];
             signaling.refuse(&foreign, "it belongs to CASP")?;
         }
         match signaling {
@@ -231,7 +247,7 @@ impl ReserveArgs {
             request_id: self.request_id.map(|id| id.0.to_vec()),
             ip_ttl: self.ttl.map(Into::into),
             protect: self.protect,
-            partial: self.partial,
+            partial: self.partial.filter(|_| *signaling == Signaling::Casp),
             start_unix_us: self.start_in.map(|wait| now_unix_us().saturating_add(microseconds(wait))),
         })
     }
@@ -336,6 +352,9 @@ mod tests {
 
     #[test]
     fn a_part_of_the_path_is_a_number_of_nodes_or_two() {
+        // With qos it is no number, and the daemon does not learn of it.
+        let qos = open("192.0.2.9 --rate 1mbit --partial").unwrap();
+        assert_eq!(qos.partial, None);
         for (text, failures, unaware) in [("3", 3, 0), ("1/2", 1, 2)] {
             let open = open(&format!("192.0.2.9 --rate 1mbit --signaling casp --partial {text}")).unwrap();
             assert_eq!(open.partial, Some(v1::PartialReservation { failures, unaware }));

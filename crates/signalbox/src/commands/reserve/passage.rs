@@ -7,7 +7,7 @@ use signalbox_api::v1;
 use signalbox_api::v1::open_pinhole_response::Event;
 
 use super::ReserveArgs;
-use crate::client::Stop;
+use crate::client::{Loss, Stop};
 use crate::commands::pinhole::{Call, RELEASE_TIMEOUT, text};
 use crate::print::json_event;
 
@@ -19,9 +19,17 @@ pub(super) struct Passage {
     ended: bool,
 }
 
+/// What became of the request for a passage.
+pub(super) enum Opening {
+    Open(Passage),
+    Refused(Loss),
+    /// The command is to end.
+    Stopped,
+}
+
 impl Passage {
-    /// Opens the path of the flow. `None`: it was refused, or the command was stopped.
-    pub(super) async fn open(arguments: &ReserveArgs, stop: &mut Stop) -> Result<Option<Self>> {
+    /// Opens the path of the flow.
+    pub(super) async fn open(arguments: &ReserveArgs, stop: &mut Stop) -> Result<Opening> {
         let call = Call::open(&arguments.node.socket, request(arguments)?).await?;
         let mut passage = Self { call, json: arguments.output.json, granted: false, ended: false };
         loop {
@@ -29,13 +37,18 @@ impl Passage {
                 event = passage.next() => event?,
                 () = stop.wait() => {
                     passage.close().await?;
-                    return Ok(None);
+                    return Ok(Opening::Stopped);
                 }
             };
             match event {
-                Event::Granted(_) => return Ok(Some(passage)),
-                Event::Failed(_) | Event::Released(_) => return Ok(None),
-                Event::Started(_) | Event::Accepted(_) | Event::Ended(_) | Event::Notified(_) => {}
+                Event::Granted(_) => return Ok(Opening::Open(passage)),
+                Event::Failed(failure) => return Ok(Opening::Refused(Loss::of(&failure, None))),
+                Event::Released(_) => return Ok(Opening::Refused(Loss::because("it was closed"))),
+                Event::Started(_)
+                | Event::Accepted(_)
+                | Event::Ended(_)
+                | Event::Notified(_)
+                | Event::Retrying(_) => {}
             }
         }
     }

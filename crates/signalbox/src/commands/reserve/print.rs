@@ -47,5 +47,6 @@ pub(super) fn text(out: &mut impl Write, event: &Event, arguments: &ReserveArgs)
             writeln!(out, "released")
         }
         Event::Released(_) => writeln!(out, "released here; the far end has not confirmed it"),
+        Event::Retrying(retrying) => path::retrying(out, retrying),
     }
 }

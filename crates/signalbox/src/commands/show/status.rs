@@ -11,6 +11,7 @@ use super::NoArgs;
 use crate::arguments::OutputArgs;
 use crate::client::{self, answer};
 use crate::exit::Exit;
+use crate::print::style::{Tone, paint};
 use crate::print::{duration, enum_text, json_row, now_unix_us, or_dash, table};
 
 pub(super) async fn show(_: &NoArgs, socket: &Path, output: OutputArgs) -> Result<Exit> {
@@ -31,7 +32,11 @@ fn text(out: &mut impl Write, node: &v1::GetNodeResponse, now_unix_us: u64) -> R
     writeln!(out, "version        {} (process {})", node.version, node.pid)?;
     writeln!(out, "uptime         {}", duration(now_unix_us.saturating_sub(node.start_unix_us)))?;
     let digest = node.config_digest.get(..16).unwrap_or(&node.config_digest);
-    writeln!(out, "configuration  {digest}\n")?;
+    writeln!(out, "configuration  {digest}")?;
+    for warning in &node.warnings {
+        writeln!(out, "{}  {warning}", paint(Tone::Bad, "warning      "))?;
+    }
+    writeln!(out)?;
     let mut rows = table::new(&["protocol", "nslp", "sessions", "peers"]);
     for one in &node.protocols {
         rows.add_row([
@@ -62,12 +67,14 @@ mod tests {
             protocols: vec![one(v1::Protocol::Gist, Some(2)), one(v1::Protocol::Rsvp, None)],
             applications: vec![v1::ApplicationStatus { nslp_id: 32_720 }],
             start_unix_us: 1,
+            warnings: vec!["the clock of this node is 24 h behind".to_owned()],
             ..Default::default()
         };
         let mut out = Vec::new();
         text(&mut out, &node, 154_000_001).unwrap();
         let shown = String::from_utf8(out).unwrap();
-        for part in ["gist", "rsvp", "2m34s", "32720"] {
+        for part in ["gist", "rsvp", "2m34s", "32720", "warning        the clock of this node is 24 h behind"]
+        {
             assert!(shown.contains(part), "{shown}");
         }
     }

@@ -43,7 +43,8 @@ impl Held for Reservation {
             | Event::Lost(_)
             | Event::ChangeRefused(_)
             | Event::Interrupted(_)
-            | Event::Released(_)) => event,
+            | Event::Released(_)
+            | Event::Retrying(_)) => event,
         }
     }
 
@@ -51,7 +52,9 @@ impl Held for Reservation {
         match event {
             Event::Failed(_) | Event::Lost(_) | Event::Released(_) => Meaning::Last,
             Event::ChangeRefused(_) => Meaning::Answer,
-            Event::Started(_) | Event::Granted(_) | Event::Interrupted(_) => Meaning::State,
+            Event::Started(_) | Event::Granted(_) | Event::Interrupted(_) | Event::Retrying(_) => {
+                Meaning::State
+            }
         }
     }
 

@@ -75,7 +75,14 @@ fn started() -> QosEvent {
 fn granted(rate: u64) -> QosEvent {
     let quality = Quality { rate: Some(rate), ..Quality::default() };
     let hops = Vec::new();
-    QosEvent::Granted(Granted { session: SessionId([5; 16]), quality, hops, gaps: false, back: None })
+    QosEvent::Granted(Granted {
+        session: SessionId([5; 16]),
+        quality,
+        hops,
+        gaps: false,
+        far_end: Some(true),
+        back: None,
+    })
 }
 
 fn failure(class: u8, code: u8) -> Failure {

@@ -46,7 +46,12 @@ impl Reserver for Boomerang {
         ReserverId::BOOMERANG
     }
 
-    async fn open(&self, api: &Api, open: &v1::ReserveOpen) -> Result<(Event, Box<dyn Standing>), Status> {
+    async fn open(
+        &self,
+        api: &Api,
+        open: &v1::ReserveOpen,
+        _user: Option<u32>,
+    ) -> Result<(Event, Box<dyn Standing>), Status> {
         let request = convert::request(open)?;
         let service = convert::service(&request);
         let mut opened = api.handle.open::<Reservations>(BoomerangCommand::Open(request)).await?;

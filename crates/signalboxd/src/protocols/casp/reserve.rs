@@ -45,7 +45,12 @@ impl Reserver for Casp {
         ReserverId::CASP
     }
 
-    async fn open(&self, api: &Api, open: &v1::ReserveOpen) -> Result<(Event, Box<dyn Standing>), Status> {
+    async fn open(
+        &self,
+        api: &Api,
+        open: &v1::ReserveOpen,
+        _user: Option<u32>,
+    ) -> Result<(Event, Box<dyn Standing>), Status> {
         let request = Box::new(convert::reserve_request(open)?);
         let mut opened = api.handle.open::<Reservations>(CaspCommand::Reserve(request)).await?;
         let mut first = None;

@@ -93,6 +93,7 @@ fn traffic(field: &str, bucket: Option<&v1::TokenBucket>) -> Result<QosRequest, 
         burst: burst.map_err(|_| Wrong::new(&burst_field, "at most 4294967295"))?,
         peak: bucket.peak_octets_per_s,
         max_packet: bucket.max_packet_octets.unwrap_or(default.max_packet),
+        fixed_packet: bucket.max_packet_octets.is_some(),
         min_policed: bucket.min_policed_octets.unwrap_or(default.min_policed),
         ..default
     };
@@ -124,8 +125,8 @@ fn service(field: &str, service: Option<&v1::Service>) -> Result<(Service, Optio
 pub(super) fn query_response(event: QosEvent) -> Option<Result<v1::QueryResponse, Status>> {
     use v1::query_response::Answer as Reply;
     let answer = match event {
-        QosEvent::Answer(Answer { session, available, hops, gaps }) => {
-            let granted = Granted { session, quality: available, hops, gaps, back: None };
+        QosEvent::Answer(Answer { session, available, hops, gaps, far_end }) => {
+            let granted = Granted { session, quality: available, hops, gaps, far_end, back: None };
             Reply::Available(show::grant(&granted))
         }
         QosEvent::Failed(failed) | QosEvent::Lost(failed) => Reply::Failed(show::failure(failed)),

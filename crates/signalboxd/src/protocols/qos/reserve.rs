@@ -38,13 +38,20 @@ impl Reserver for Qos {
         ReserverId::QOS
     }
 
-    async fn open(&self, api: &Api, open: &v1::ReserveOpen) -> Result<(Event, Box<dyn Standing>), Status> {
+    async fn open(
+        &self,
+        api: &Api,
+        open: &v1::ReserveOpen,
+        user: Option<u32>,
+    ) -> Result<(Event, Box<dyn Standing>), Status> {
         only_with("rsvp", &[("open.ip_ttl", open.ip_ttl.is_some()), ("open.protect", open.protect)])?;
         only_with(
             "casp",
             &[("open.partial", open.partial.is_some()), ("open.start_unix_us", open.start_unix_us.is_some())],
         )?;
-        let request = convert::reserve_request(open)?;
+        let mut request = convert::reserve_request(open)?;
+        let flow = serde_json::to_string(&request.flow).unwrap_or_default();
+        request.session = Some(api.sessions.of_flow(user, &flow));
         let command = qos::Command::Reserve(Box::new(request.clone()));
         let mut opened = api.handle.open::<Reservations>(command).await?;
         let started = match opened.events.next().await.ok_or_else(stopping)?? {

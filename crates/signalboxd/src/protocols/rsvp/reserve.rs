@@ -53,7 +53,12 @@ impl Reserver for Rsvp {
         ReserverId::RSVP
     }
 
-    async fn open(&self, api: &Api, open: &v1::ReserveOpen) -> Result<(Event, Box<dyn Standing>), Status> {
+    async fn open(
+        &self,
+        api: &Api,
+        open: &v1::ReserveOpen,
+        _user: Option<u32>,
+    ) -> Result<(Event, Box<dyn Standing>), Status> {
         let (session, flow) = session(open)?;
         let own = match flow.src {
             Some(_) => None,

@@ -1,0 +1,136 @@
+//! Smaller packets, where a link of the path is smaller than the packets that were asked for.
+//!
+//! RSVP's ADSPEC brings the MTU of the path to the receiver before it reserves (RFC 2215 §3.6). A RESERVE of the QoS NSLP brings a size that
+//! each node refuses which cannot carry it. A user who gives no size wants any packets of the path: a request for packets of 1500
+//! octets is then repeated for smaller ones.
+
+use signalbox_core::node::Route;
+use signalbox_core::slab::Key;
+use signalbox_resources::Resources;
+
+use super::Qos;
+use super::command::ReserveRequest;
+use super::event::Failure;
+use super::rmf::{self, CarriedBy};
+use super::session::{Marks, Origin, RequestKind};
+use crate::wire::Info;
+
+/// Sizes that are tried where the refusal names no MTU: those of usual links and tunnels.
+const USUAL: [u32; 7] = [1492, 1480, 1450, 1420, 1400, 1280, 576];
+/// What stands before the MTU in the note of a refusal.
+const NAMES: &str = " an MTU of ";
+
+/// The note of a refusal because of the size of packets: the link, its MTU and the remedy.
+pub(super) fn note(link: Option<&str>, mtu: u32) -> String {
+    let link = link.unwrap_or("the link");
+    format!("{link} has{NAMES}{mtu} octets: ask for packets of at most {mtu} octets (--max-packet {mtu})")
+}
+
+/// The MTU that a note names.
+pub(super) fn mtu_of(note: &str) -> Option<u32> {
+    let (_, rest) = note.split_once(NAMES)?;
+    rest.split(' ').next()?.parse().ok()
+}
+
+/// The size for the next attempt after a refusal; `None`: the size is not the reason, or nothing smaller is left.
+fn next_size(request: &ReserveRequest, failure: &Failure) -> Option<u32> {
+    let qos = &request.qos;
+    let refused =
+        (failure.class, failure.code) == (Info::RESERVATION_FAILURE.class.0, Info::RESERVATION_FAILURE.code);
+    if qos.fixed_packet || !refused {
+        return None;
+    }
+    let least = qos.min_policed.max(1);
+    let smaller = |size: &u32| *size < qos.max_packet && *size >= least;
+    if let Some(mtu) = failure.rule.as_deref().and_then(mtu_of) {
+        return Some(mtu).filter(smaller);
+    }
+    // A node of another make has the rate, refuses all the same, and gives no reason.
+    let has_rate = failure.available.is_some_and(|available| available >= qos.rate);
+    USUAL.into_iter().find(smaller).filter(|_| has_rate && failure.rule.is_none())
+}
+
+impl Qos {
+    /// The QSPEC for smaller packets, after a refusal of a user's request; `None`: the user gets the refusal.
+    pub(super) fn smaller_request(
+        &mut self,
+        key: Key,
+        kind: RequestKind,
+        failure: &Failure,
+    ) -> Option<Vec<u8>> {
+        if kind != RequestKind::Reserve || !self.has(key, Marks::QNI) {
+            return None;
+        }
+        let session = self.sessions.get_mut(key)?;
+        let local = session.local.as_mut().filter(|local| !local.releasing)?;
+        let Origin::Reserve(request) = &mut local.origin else { return None };
+        let size = next_size(request, failure)?;
+        tracing::debug!(session = %session.id, size, reason = %failure, "asks for smaller packets");
+        request.qos.max_packet = size;
+        Some(rmf::initial(&request.qos, request.priority, CarriedBy::Reserve))
+    }
+
+    /// Repeats a request that a node further on refused, for smaller packets. False: the user gets the refusal.
+    pub(super) fn asks_for_smaller(
+        &mut self,
+        key: Key,
+        kind: RequestKind,
+        failure: &Failure,
+        resources: &mut Resources,
+    ) -> bool {
+        let Some(qspec) = self.smaller_request(key, kind, failure) else { return false };
+        let Some(session) = self.sessions.get(key) else { return false };
+        let ifindex = session.ifindex.unwrap_or_default();
+        let route = Route {
+            ifindex,
+            src: session.mri().src(),
+            gateway: None,
+            mtu: self.interfaces.mtu(ifindex),
+            local: session.ifindex.is_none(),
+        };
+        self.reserve_from_here(key, &qspec, &route, resources);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Flow, QosRequest};
+    use super::*;
+
+    fn request() -> ReserveRequest {
+        ReserveRequest::new(Flow::to("192.0.2.9".parse().unwrap()), QosRequest::rate(1000))
+    }
+
+    fn refused(rule: Option<String>, available: Option<u64>) -> Failure {
+        let mut failure = super::super::response::own_failure(Info::RESERVATION_FAILURE, rule.as_deref());
+        failure.available = available;
+        failure
+    }
+
+    /// O04: the MTU of the refusal is the next size; without one, a node that has the rate is asked for the usual sizes.
+    #[test]
+    fn sizes_follow_the_refusal() {
+        let named = refused(Some(note(Some("eth1"), 1420)), Some(1));
+        assert_eq!(next_size(&request(), &named), Some(1420));
+        let (rich, poor) = (refused(None, Some(1000)), refused(None, Some(999)));
+        assert_eq!((next_size(&request(), &rich), next_size(&request(), &poor)), (Some(1492), None));
+        let mut fixed = request();
+        fixed.qos.fixed_packet = true;
+        assert_eq!(next_size(&fixed, &named), None, "the user gave the size");
+        let told = refused(Some("buffer: all in use".to_owned()), Some(1000));
+        assert_eq!(next_size(&request(), &told), None, "the reason is another one");
+        let mut small = request();
+        small.qos.max_packet = 576;
+        assert_eq!(
+            (next_size(&small, &rich), next_size(&small, &named)),
+            (None, None),
+            "nothing smaller is left"
+        );
+        let mut large = request();
+        large.qos.min_policed = 1450;
+        assert_eq!(next_size(&large, &named), None, "less than the minimum policed unit");
+        let other = super::super::response::own_failure(Info::AUTHORISATION, named.rule.as_deref());
+        assert_eq!(next_size(&request(), &other), None);
+    }
+}

@@ -1,0 +1,237 @@
+//! Commands that hold something ask again for it after a loss.
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::Result;
+use signalbox_api::v1;
+
+use super::Stop;
+use crate::arguments::microseconds;
+use crate::exit::{Exit, NoDaemon, Refusal};
+
+/// The wait before the first new request.
+const FIRST: Duration = Duration::from_millis(250);
+/// The longest wait where nothing on the path refused: whatever is missing may be there again at any moment.
+const SOON: Duration = Duration::from_secs(2);
+/// The longest wait after a refusal that is no decision of a rule, at first.
+const LATER: Duration = Duration::from_secs(4);
+/// The wait after this number of refusals.
+const PATIENT: (u32, Duration) = (30, Duration::from_secs(30));
+
+/// How an attempt ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// The command is over.
+    Over(Exit),
+    /// It was refused, or is lost.
+    Lost(Loss),
+}
+
+/// Why something is lost, or was refused.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Loss {
+    /// For people.
+    reason: String,
+    pace: Pace,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    /// Nothing answers.
+    Soon,
+    /// A node refused.
+    Later,
+    /// A rule or an administrator decided: asking again changes nothing.
+    Never,
+}
+
+impl Loss {
+    /// By this failure. `own`: the address of this host in the flow.
+    pub(crate) fn of(failure: &v1::Failure, own: Option<&str>) -> Self {
+        let here = own.is_some() && failure.node.as_deref() == own;
+        let pace = match failure.cause() {
+            v1::Cause::NoAnswer | v1::Cause::NoRoute | v1::Cause::Kernel | v1::Cause::Expired => Pace::Soon,
+            v1::Cause::Policy => Pace::Never,
+            _ if here => Pace::Soon,
+            v1::Cause::Admission
+            | v1::Cause::Preempted
+            | v1::Cause::Conflict
+            | v1::Cause::Protocol
+            | v1::Cause::Unspecified => Pace::Later,
+        };
+        Self { reason: crate::print::path::failure_text(failure), pace }
+    }
+
+    /// By the failure of a passage that stood. Where a NAT lost it, a node behind refuses its session as that of another peer, with the
+    /// code of an authorization that failed (RFC 5973 §4.2.5): a new session may be granted.
+    pub(crate) fn of_standing(failure: &v1::Failure, own: Option<&str>) -> Self {
+        let loss = Self::of(failure, own);
+        let refused = Some(v1::failure::Code::Natfw(v1::NatfwCode { class: 5, code: 2 }));
+        Self { pace: if failure.code == refused { Pace::Later } else { loss.pace }, ..loss }
+    }
+
+    /// The daemon ended the call, or this reason.
+    pub(crate) fn because(reason: &str) -> Self {
+        Self { reason: reason.to_owned(), pace: Pace::Soon }
+    }
+
+    /// By the error of an attempt; `None` for one that no further attempt mends.
+    fn by(error: &anyhow::Error) -> Option<Self> {
+        let mends = error.chain().any(|cause| {
+            cause.is::<NoDaemon>()
+                || cause.downcast_ref::<Refusal>().is_some_and(|refusal| {
+                    let final_reasons = [
+                        "taken_over",
+                        "request_id_taken",
+                        "client_too_slow",
+                        "permission_denied",
+                        "unimplemented",
+                    ];
+                    refusal.exit != Exit::Usage && !final_reasons.contains(&refusal.reason.as_str())
+                })
+        });
+        mends.then(|| Self::because(&format!("{error:#}")))
+    }
+}
+
+/// When a command asks again.
+#[derive(Debug)]
+pub(crate) struct Again {
+    /// It asks again at all.
+    enabled: bool,
+    /// It was granted once.
+    stood: bool,
+    attempts: u32,
+}
+
+impl Again {
+    /// Nothing was granted yet.
+    pub(crate) const fn new(enabled: bool) -> Self {
+        Self { enabled, stood: false, attempts: 0 }
+    }
+
+    /// It is granted. True: for the first time.
+    pub(crate) const fn granted(&mut self) -> bool {
+        self.attempts = 0;
+        !std::mem::replace(&mut self.stood, true)
+    }
+
+    /// The wait before the next attempt, as an event.
+    fn next(&mut self, loss: Loss) -> v1::Retrying {
+        let doubled = FIRST.saturating_mul(2_u32.saturating_pow(self.attempts));
+        let wait = match loss.pace {
+            Pace::Soon => doubled.min(SOON),
+            Pace::Later if self.attempts < PATIENT.0 => doubled.min(LATER),
+            Pace::Later | Pace::Never => PATIENT.1,
+        };
+        self.attempts = self.attempts.saturating_add(1);
+        v1::Retrying { after_us: microseconds(wait), attempt: self.attempts, reason: loss.reason }
+    }
+
+    /// Waits for the next attempt, after one that ended so. `Some`: the command is over. `say` prints that it asks again.
+    ///
+    /// # Errors
+    /// Those of the attempt, if it is the last; those of `say`.
+    pub(crate) async fn after(
+        &mut self,
+        end: Result<End>,
+        stop: &mut Stop,
+        say: impl FnOnce(v1::Retrying) -> Result<()>,
+    ) -> Result<Option<Exit>> {
+        let goes_on = self.enabled && self.stood;
+        let loss = match end {
+            Ok(End::Over(exit)) => return Ok(Some(exit)),
+            Ok(End::Lost(loss)) if goes_on && loss.pace != Pace::Never => loss,
+            Ok(End::Lost(_)) => return Ok(Some(Exit::No)),
+            Err(error) => match Loss::by(&error).filter(|_| goes_on) {
+                Some(loss) => loss,
+                None => return Err(error),
+            },
+        };
+        let retrying = self.next(loss);
+        let wait = Duration::from_micros(retrying.after_us);
+        say(retrying)?;
+        tokio::select! {
+            () = tokio::time::sleep(wait + spread(wait)) => Ok(None),
+            () = stop.wait() => Ok(Some(Exit::No)),
+        }
+    }
+}
+
+/// Up to an eighth of a wait: what many commands lost at the same moment they do not ask for at the same moment.
+fn spread(wait: Duration) -> Duration {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().subsec_nanos();
+    wait.mul_f64(f64::from(now % 1000) / 8000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(cause: v1::Cause, node: &str) -> v1::Failure {
+        v1::Failure { cause: cause.into(), node: Some(node.into()), ..v1::Failure::default() }
+    }
+
+    /// O09: a link that returns, or a daemon, is found within 5 s; a path that refuses is not asked all the time.
+    #[test]
+    fn waits_grow_to_two_seconds_and_after_refusals_to_thirty() {
+        let mut again = Again::new(true);
+        let waits = |again: &mut Again, failure: &v1::Failure, count: u32| -> Vec<u64> {
+            (0..count).map(|_| again.next(Loss::of(failure, Some("10.0.0.1"))).after_us / 1000).collect()
+        };
+        let silent = refused(v1::Cause::NoAnswer, "10.0.0.9");
+        assert_eq!(waits(&mut again, &silent, 6), [250, 500, 1000, 2000, 2000, 2000]);
+        again.granted();
+        let full = refused(v1::Cause::Admission, "10.0.0.9");
+        let later = waits(&mut again, &full, 32);
+        assert_eq!((later[..6].to_vec(), later[31]), (vec![250, 500, 1000, 2000, 4000, 4000], 30_000));
+        // This host itself refuses while its link is away.
+        let here = refused(v1::Cause::Admission, "10.0.0.1");
+        assert_eq!(waits(&mut again, &here, 1), [2000]);
+    }
+
+    #[tokio::test]
+    async fn only_what_stood_is_asked_for_again() {
+        let mut stop = Stop::new(None).unwrap();
+        let lost = || Ok(End::Lost(Loss::because("gone")));
+        for (enabled, granted) in [(true, false), (false, true)] {
+            let mut again = Again::new(enabled);
+            if granted {
+                again.granted();
+            }
+            let exit = again.after(lost(), &mut stop, |_| panic!("it asks again")).await.unwrap();
+            assert_eq!(exit, Some(Exit::No));
+        }
+        // What a rule or an administrator ends stays ended.
+        let mut again = Again::new(true);
+        again.granted();
+        let ended = Ok(End::Lost(Loss::of(&refused(v1::Cause::Policy, "10.0.0.1"), None)));
+        let exit = again.after(ended, &mut stop, |_| panic!("it asks again")).await.unwrap();
+        assert_eq!(exit, Some(Exit::No));
+        let mut again = Again::new(true);
+        assert!(again.granted() && !again.granted());
+        let mut said = None;
+        let exit = again.after(lost(), &mut stop, |retrying| Ok(said = Some(retrying))).await.unwrap();
+        let said = said.unwrap();
+        assert_eq!((exit, said.attempt, said.reason.as_str()), (None, 1, "gone"));
+    }
+
+    /// A wrong request, or a call that another one took over, is not repeated; a daemon that is away is waited for.
+    #[tokio::test]
+    async fn errors_that_no_attempt_mends_end_the_command() {
+        let mut stop = Stop::new(None).unwrap();
+        let refusal = |exit, reason: &str| Refusal { exit, reason: reason.into(), message: "no".into() };
+        for (error, ends) in [
+            (refusal(Exit::Usage, "invalid_argument").into(), true),
+            (refusal(Exit::Environment, "taken_over").into(), true),
+            (refusal(Exit::Environment, "unavailable").into(), false),
+            (NoDaemon("away".into()).into(), false),
+            (anyhow::anyhow!("standard output is closed"), true),
+        ] {
+            let mut again = Again::new(true);
+            again.granted();
+            let after = again.after(Err(error), &mut stop, |_| Ok(())).await;
+            assert_eq!(after.is_err(), ends, "{after:?}");
+        }
+    }
+}
