@@ -33,6 +33,8 @@ pub(crate) trait ClientProtocol: 'static {
     const WHAT: &'static str;
     /// Events that wait for a client before it counts as too slow.
     const QUEUE: usize;
+    /// What a client began stands until it is released. When the daemon stops, its end is no release: the client gets an error.
+    const HOLDS: bool;
 
     /// The node's command for the client `id`.
     fn command(id: u64, command: Self::Command) -> Command;
@@ -76,6 +78,9 @@ pub(crate) trait Client: Send {
     /// The command that ends what the client began.
     fn close(&self, id: u64) -> Command;
 
+    /// The daemon stops: the last event of what the client holds is not for it.
+    fn stopping(&mut self) {}
+
     /// Counts and logs that the client opens.
     fn opened(&self, id: u64, counters: &mut DaemonCounters);
 }
@@ -109,6 +114,8 @@ pub(crate) struct EventQueue<P: ClientProtocol> {
     /// What the client began was granted.
     stands: bool,
     too_slow: Arc<AtomicBool>,
+    /// The daemon stops.
+    stopping: bool,
 }
 
 /// The other end of an [`EventQueue`].
@@ -127,7 +134,7 @@ impl<P: ClientProtocol> EventQueue<P> {
         let too_slow = Arc::<AtomicBool>::default();
         let too_slow_too = Arc::clone(&too_slow);
         let reader = EventReader { events: reader, stands: false, too_slow: too_slow_too, ended: false };
-        (Self { events, stands: false, too_slow }, reader)
+        (Self { events, stands: false, too_slow, stopping: false }, reader)
     }
 }
 
@@ -168,6 +175,9 @@ impl<P: ClientProtocol> Client for EventQueue<P> {
         let Some(event) = P::event(event) else { return Delivery::Queued };
         let last = P::is_last(&event, self.stands);
         self.stands |= P::grants(&event);
+        if last && self.stopping {
+            return Delivery::Last;
+        }
         match self.events.try_send(event) {
             Ok(()) if last => Delivery::Last,
             Ok(()) => Delivery::Queued,
@@ -185,6 +195,10 @@ impl<P: ClientProtocol> Client for EventQueue<P> {
 
     fn close(&self, id: u64) -> Command {
         P::close(id)
+    }
+
+    fn stopping(&mut self) {
+        self.stopping = P::HOLDS;
     }
 
     fn opened(&self, id: u64, counters: &mut DaemonCounters) {
@@ -237,8 +251,14 @@ impl Clients {
     }
 
     /// Commands that end what all clients began. The clients stay, to receive the events that follow.
-    pub(crate) fn close_all(&self) -> Vec<Command> {
-        self.all.iter().map(|(id, open)| open.client.close(*id)).collect()
+    pub(crate) fn close_all(&mut self) -> Vec<Command> {
+        self.all
+            .iter_mut()
+            .map(|(id, open)| {
+                open.client.stopping();
+                open.client.close(*id)
+            })
+            .collect()
     }
 
     /// Passes an event on to its client, and takes note of the durations that it shows.

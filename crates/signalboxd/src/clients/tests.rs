@@ -14,7 +14,7 @@ use crate::protocols::qos::Reservations;
 /// A client of `P` whose queue has room for `room` events.
 fn client<P: ClientProtocol>(room: usize) -> (Box<dyn Client>, mpsc::Receiver<P::Event>) {
     let (events, reader) = mpsc::channel(room);
-    (Box::new(EventQueue::<P> { events, stands: false, too_slow: Arc::default() }), reader)
+    (Box::new(EventQueue::<P> { events, stands: false, too_slow: Arc::default(), stopping: false }), reader)
 }
 
 fn lost(id: u64, seq: u32) -> Event {
@@ -72,6 +72,23 @@ fn a_reservation_whose_client_is_gone_is_released() {
     clients.deliver(Time::ZERO, granted(7), &mut Measurements::default());
     assert_eq!((clients.next_pending(), clients.remove(7)), (Some(RELEASE), None));
     assert_eq!(clients.counted(DaemonCounters::default()).clients_too_slow, 0);
+}
+
+/// A stop of the daemon is not told as the user's own release. What was counted up to then is told.
+#[test]
+fn the_end_at_a_stop_is_no_release() {
+    let mut clients = Clients::default();
+    let (queue, mut reader) = client::<Reservations>(4);
+    clients.add(Time::ZERO, 7, queue);
+    let (pings, mut counted) = client::<Pings>(4);
+    clients.add(Time::ZERO, 8, pings);
+    assert_eq!(clients.close_all().len(), 2);
+    let released = Event::Qos { id: 7, event: Box::new(QosEvent::Released) };
+    clients.deliver(Time::ZERO, released, &mut Measurements::default());
+    let done = Event::Ping { id: 8, event: PingEvent::Done { sent: 1, received: 0 } };
+    clients.deliver(Time::ZERO, done, &mut Measurements::default());
+    assert_eq!(reader.try_recv(), Err(mpsc::error::TryRecvError::Disconnected));
+    assert!(matches!(counted.try_recv(), Ok(PingEvent::Done { .. })));
 }
 
 #[test]

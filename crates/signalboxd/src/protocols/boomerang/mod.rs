@@ -20,6 +20,7 @@ impl ClientProtocol for Reservations {
 
     const WHAT: &'static str = "a reservation by Boomerang";
     const QUEUE: usize = 64;
+    const HOLDS: bool = true;
 
     fn command(id: u64, command: BoomerangCommand) -> Command {
         Command::Boomerang { id, command }

@@ -24,6 +24,7 @@ impl ClientProtocol for Pings {
 
     const WHAT: &'static str = "a ping by CASP";
     const QUEUE: usize = 1024;
+    const HOLDS: bool = false;
 
     fn command(id: u64, command: CaspCommand) -> Command {
         Command::Casp { id, command }
@@ -65,6 +66,7 @@ impl ClientProtocol for Reservations {
 
     const WHAT: &'static str = "a reservation by CASP";
     const QUEUE: usize = 64;
+    const HOLDS: bool = true;
 
     fn command(id: u64, command: CaspCommand) -> Command {
         Command::Casp { id, command }
@@ -112,6 +114,7 @@ impl ClientProtocol for Passages {
 
     const WHAT: &'static str = "a passage by CASP";
     const QUEUE: usize = 64;
+    const HOLDS: bool = true;
 
     fn command(id: u64, command: CaspCommand) -> Command {
         Command::Casp { id, command }

@@ -19,6 +19,7 @@ impl ClientProtocol for Passages {
 
     const WHAT: &'static str = "a passage";
     const QUEUE: usize = 64;
+    const HOLDS: bool = true;
 
     fn command(id: u64, command: NatfwCommand) -> Command {
         Command::Natfw { id, command }

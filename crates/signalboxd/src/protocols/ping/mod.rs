@@ -19,6 +19,7 @@ impl ClientProtocol for Pings {
 
     const WHAT: &'static str = "a ping";
     const QUEUE: usize = 1024;
+    const HOLDS: bool = false;
 
     fn command(id: u64, command: PingCommand) -> Command {
         Command::Ping { id, command }

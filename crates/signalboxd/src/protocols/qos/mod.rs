@@ -20,6 +20,7 @@ impl ClientProtocol for Reservations {
 
     const WHAT: &'static str = "a reservation or a query";
     const QUEUE: usize = 64;
+    const HOLDS: bool = true;
 
     fn command(id: u64, command: QosCommand) -> Command {
         Command::Qos { id, command }

@@ -20,6 +20,7 @@ impl ClientProtocol for Sessions {
 
     const WHAT: &'static str = "an RSVP session";
     const QUEUE: usize = 1024;
+    const HOLDS: bool = true;
 
     fn command(id: u64, command: RsvpCommand) -> Command {
         Command::Rsvp { id, command }
