@@ -7,13 +7,14 @@ use std::path::Path;
 /// The capabilities of the helper: the interception, packets with Router Alert, and ports below 1024.
 const OF_HELPER: &str = "CAP_NET_ADMIN CAP_NET_RAW CAP_NET_BIND_SERVICE";
 /// Keys in which the units differ on purpose.
-const OWN: [&str; 8] = [
+const OWN: [&str; 9] = [
     "ExecStart",
     "ExecReload",
     "Restart",
     "WatchdogSec",
     "LimitNOFILE",
     "RuntimeDirectory",
+    "RuntimeDirectoryPreserve",
     "StateDirectory",
     "SystemCallFilter",
 ];
@@ -81,4 +82,28 @@ fn the_units_read_one_configuration() {
     let (daemon, helper) = (service(&["signalboxd.service"]), service(&["signalboxd-helper.service"]));
     assert_eq!(helper["ExecStart"], format!("{} --helper", daemon["ExecStart"]));
     assert_ne!(helper["RuntimeDirectory"], daemon["RuntimeDirectory"], "systemd removes it with the unit");
+}
+
+/// O15: `systemctl reload` with a broken file ends with an error, and the signal, which has no answer, is not sent.
+#[test]
+fn a_reload_checks_the_file_first() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../etc/signalboxd.service");
+    let unit = fs::read_to_string(path).unwrap();
+    let steps: Vec<_> = unit.lines().filter_map(|line| line.strip_prefix("ExecReload=")).collect();
+    let [check, signal] = steps.as_slice() else { panic!("{steps:?}") };
+    assert!(signal.ends_with("kill -HUP $MAINPID"), "{signal}");
+    let mut words = check.split(' ');
+    assert_eq!(words.next(), Some("/usr/local/sbin/signalboxd"));
+    let file = std::env::temp_dir().join(format!("signalbox-reload-{}.toml", std::process::id()));
+    let run = |contents: &str| {
+        fs::write(&file, contents).unwrap();
+        let named = "/etc/signalbox/signalboxd.toml";
+        let words = words.clone().map(|word| if word == named { file.as_os_str() } else { word.as_ref() });
+        std::process::Command::new(env!("CARGO_BIN_EXE_signalboxd")).args(words).output().unwrap()
+    };
+    let sound = run("[node]\nname = \"r1\"\n");
+    assert!(sound.status.success(), "{sound:?}");
+    let broken = run("[node\n");
+    assert!(!broken.status.success(), "{broken:?}");
+    fs::remove_file(&file).unwrap();
 }
