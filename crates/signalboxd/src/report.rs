@@ -11,7 +11,7 @@ use signalbox_core::{Count, Counter, Time};
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Counters, by subsystem and field, whose growth is logged.
-pub(crate) const TROUBLE: [(&str, &str); 71] = [
+pub(crate) const TROUBLE: [(&str, &str); 72] = [
     ("daemon", "receive_failed"),
     ("daemon", "clients_too_slow"),
     ("daemon", "indications_lost"),
@@ -60,6 +60,7 @@ pub(crate) const TROUBLE: [(&str, &str); 71] = [
     ("qos", "overload"),
     ("qos", "contents_full"),
     ("rsvp", "wrong_interface"),
+    ("rsvp_neighbors", "clock_differs"),
     ("rsvp_neighbors", "distant"),
     ("rsvp_neighbors", "wrong_source"),
     ("gist_nat", "malformed"),
