@@ -461,6 +461,9 @@ pub struct RouteQuery {
     pub dst_port: Option<u16>,
     /// TOS octet or traffic class.
     pub tos: u8,
+    /// The interface by which the packets of the flow come in, if that is known: rules and multipath routes can depend on it.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub iif: Option<IfIndex>,
     /// The answer is the route that the packet would take without all routes by this interface. It does not depend on
     /// the source and the ports.
     pub without: Option<IfIndex>,
@@ -470,7 +473,7 @@ impl RouteQuery {
     /// A query for the route to `dst`, whatever the other fields of the packet are.
     #[must_use]
     pub const fn to(dst: IpAddr) -> Self {
-        Self { src: None, dst, protocol: None, src_port: None, dst_port: None, tos: 0, without: None }
+        Self { src: None, dst, protocol: None, src_port: None, dst_port: None, tos: 0, iif: None, without: None }
     }
 }
 

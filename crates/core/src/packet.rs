@@ -1,6 +1,6 @@
 //! Packets as they are received from and sent to the network, with the fields of their IP headers.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use crate::entry::Entry;
 use crate::id::IfIndex;
@@ -63,6 +63,10 @@ pub struct Transmit<'a> {
     pub dst: SocketAddr,
     /// Outgoing interface; `None`: the kernel's routing chooses it.
     pub ifindex: Option<IfIndex>,
+    /// Next hop at `ifindex`, where the route of a flow names it; `None`: the kernel's routing chooses it. A rule on ports can
+    /// lead a flow to another next hop than a packet of signaling to the same destination.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub gateway: Option<IpAddr>,
     /// IPv4 TTL or IPv6 hop limit to send.
     pub ttl: u8,
     /// IPv4 TOS octet or IPv6 traffic class.

@@ -116,6 +116,7 @@ fn pass_on(mut io: Io, stop: &AtomicBool) -> Result<()> {
                 src: received.src,
                 dst: received.dst,
                 ifindex: None,
+                gateway: None,
                 ttl: received.ttl.saturating_sub(1),
                 tos: received.tos,
                 dont_fragment: false,

@@ -90,6 +90,7 @@ impl Outbox {
                     src: SocketAddr::new(ends.src, 0),
                     dst: SocketAddr::new(ends.dst, 0),
                     ifindex: by,
+                    gateway: None,
                     ttl,
                     tos,
                     dont_fragment: own,

@@ -148,6 +148,7 @@ impl Outbox {
                     src: SocketAddr::new(src.unwrap_or(any), port),
                     dst,
                     ifindex: None,
+                    gateway: None,
                     ttl: 64,
                     tos,
                     dont_fragment: true,

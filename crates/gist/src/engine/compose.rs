@@ -22,7 +22,8 @@ pub(super) fn milliseconds(validity: Duration) -> u32 {
 /// (RFC 5971 §5.3.1).
 pub(super) fn normal(config: &Config, src: IpAddr, dst: SocketAddr, ttl: u8) -> Envelope {
     let (src, tos) = ((src, PORT).into(), config.dscp << 2);
-    Envelope { src, dst, ifindex: None, ttl, tos, dont_fragment: false, flow_label: 0, unproved: false }
+    let (ifindex, gateway) = (None, None);
+    Envelope { src, dst, ifindex, gateway, ttl, tos, dont_fragment: false, flow_label: 0, unproved: false }
 }
 
 /// The IPv6 flow label of the packets of a flow, 0 if its MRI has no flow label. GIST-5.8.1.2-05.

@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 
 use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::packet::Received;
-use signalbox_core::{Direction, IfIndex, Mri};
+use signalbox_core::{Direction, Mri};
 
 use super::Gist;
 use super::compose::flow_label;
@@ -36,6 +36,7 @@ impl Gist {
             src: received.src,
             dst: received.dst,
             ifindex: None,
+            gateway: None,
             ttl: received.ttl - 1,
             tos: received.tos,
             dont_fragment: false,
@@ -121,20 +122,20 @@ impl Gist {
             };
             return self.refuse_with(&arrival, GistError::MESSAGE_TOO_LARGE, Some(Info::Mtu(mtu)));
         }
-        self.send_parcel(parcel, Some(route.ifindex).filter(|i| *i != IfIndex::NONE));
+        self.send_parcel(parcel, Some(&route));
     }
 
-    fn send_parcel(&mut self, parcel: &Parcel, ifindex: Option<IfIndex>) {
+    fn send_parcel(&mut self, parcel: &Parcel, route: Option<&Route>) {
         self.counters.forwarded += 1;
         let SocketAddr::V4(_) = parcel.dst else {
             return self.out.forward(
-                parcel.envelope(ifindex, false),
+                parcel.envelope(route, false),
                 &parcel.options,
                 &[&MAGIC, &parcel.octets],
             );
         };
         // Every Q-mode packet has DF set (§5.3.2.1), so this one had.
-        self.out.forward(parcel.envelope(ifindex, true), &parcel.options, &[&MAGIC, &parcel.octets]);
+        self.out.forward(parcel.envelope(route, true), &parcel.options, &[&MAGIC, &parcel.octets]);
     }
 }
 

@@ -40,11 +40,13 @@ pub(super) struct Parcel {
 }
 
 impl Parcel {
-    pub(super) const fn envelope(&self, ifindex: Option<IfIndex>, dont_fragment: bool) -> Envelope {
+    /// Its addressing along a route; `None`: as any packet.
+    pub(super) fn envelope(&self, route: Option<&Route>, dont_fragment: bool) -> Envelope {
         Envelope {
             src: self.src,
             dst: self.dst,
-            ifindex,
+            ifindex: route.map(|route| route.ifindex).filter(|ifindex| *ifindex != IfIndex::NONE),
+            gateway: route.and_then(|route| route.gateway),
             ttl: self.ttl.saturating_sub(1),
             tos: self.tos,
             dont_fragment,
@@ -79,6 +81,7 @@ pub(super) fn route_query(mri: Option<&Mri>, dst: IpAddr, tos: u8) -> RouteQuery
             src_port: p.src_port.filter(|port| *port != 0),
             dst_port: p.dst_port.filter(|port| *port != 0),
             tos: p.dscp.map_or(tos, |dscp| dscp << 2),
+            iif: None,
             without: None,
         },
         Some(Mri::LooseEnd(l)) if l.direction == Direction::Downstream => {
@@ -124,7 +127,12 @@ impl Gist {
     pub(super) fn lookup_record(&mut self, key: Key, direction: Direction) {
         let Some(record) = self.records.get(key) else { return };
         let mri = record.flow.mri(direction);
-        let query = route_query(Some(&mri), mri.target(), self.config.dscp << 2);
+        let mut query = route_query(Some(&mri), mri.target(), self.config.dscp << 2);
+        if direction == Direction::Downstream {
+            // The flow comes in where its upstream peer is.
+            let from = record.half(Direction::Upstream).egress;
+            query.iif = self.peers.egress(from).map(|egress| egress.ifindex);
+        }
         self.out.lookup(record_lookup(key, direction), query);
     }
 

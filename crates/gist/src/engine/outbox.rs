@@ -20,6 +20,8 @@ pub(crate) struct Envelope {
     pub(crate) src: SocketAddr,
     pub(crate) dst: SocketAddr,
     pub(crate) ifindex: Option<IfIndex>,
+    /// The next hop of the flow's route, with messages that follow it.
+    pub(crate) gateway: Option<IpAddr>,
     pub(crate) ttl: u8,
     pub(crate) tos: u8,
     pub(crate) dont_fragment: bool,
@@ -245,6 +247,7 @@ impl Entry {
                 src: envelope.src,
                 dst: envelope.dst,
                 ifindex: envelope.ifindex,
+                gateway: envelope.gateway,
                 ttl: envelope.ttl,
                 tos: envelope.tos,
                 dont_fragment: envelope.dont_fragment,

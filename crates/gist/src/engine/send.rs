@@ -473,6 +473,7 @@ pub(super) fn q_mode(config: &Config, egress: &Egress, mri: &Mri, own_source: bo
         src: (if own_source { egress.address } else { mri.src() }, PORT).into(),
         dst: (mri.target(), PORT).into(),
         ifindex: Some(egress.ifindex),
+        gateway: egress.gateway,
         ttl,
         tos: dscp << 2,
         dont_fragment: mri.dst().is_ipv4(),

@@ -141,6 +141,7 @@ impl Outbox {
                 src: envelope.src,
                 dst: envelope.dst,
                 ifindex: envelope.ifindex,
+                gateway: None,
                 ttl: envelope.ttl,
                 tos: envelope.tos,
                 dont_fragment: envelope.dont_fragment,

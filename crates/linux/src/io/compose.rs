@@ -8,6 +8,34 @@ use signalbox_core::packet::Transmit;
 use crate::sys::cmsg;
 
 const UDP: u8 = 17;
+/// What follows the IP header.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Inner {
+    /// A UDP header, and the payload.
+    Udp,
+    /// The payload, of this IP protocol.
+    Raw(u8),
+}
+
+impl Inner {
+    const fn protocol(self) -> u8 {
+        match self {
+            Self::Udp => UDP,
+            Self::Raw(protocol) => protocol,
+        }
+    }
+
+    /// Octets of the header that this module writes.
+    const fn header(self) -> usize {
+        match self {
+            Self::Udp => UDP_HEADER,
+            Self::Raw(_) => 0,
+        }
+    }
+}
+
+/// Octets of the UDP header.
+const UDP_HEADER: usize = 8;
 /// The control message that cuts a payload into datagrams of one size (linux/udp.h).
 const UDP_SEGMENT: i32 = 103;
 /// The control message with the flow label, in network order (linux/in6.h). The kernel accepts any label, unless a
@@ -82,19 +110,38 @@ pub(super) fn segment(size: u16, buffer: &mut Vec<u8>) {
     cmsg::push(buffer, libc::SOL_UDP, UDP_SEGMENT, &size.to_ne_bytes());
 }
 
-/// Appends the whole IP packet of `transmit`, for the raw socket; false if it does not fit into one.
+/// Appends the whole IP packet of `transmit`, a datagram of UDP, for the raw socket; false if it does not fit into one.
 pub(super) fn packet(transmit: &Transmit<'_>, buffer: &mut Vec<u8>) -> bool {
+    whole(transmit, Inner::Udp, buffer)
+}
+
+/// The same for a packet of another IP protocol, whose payload follows the IP header.
+pub(super) fn packet_of(protocol: u8, transmit: &Transmit<'_>, buffer: &mut Vec<u8>) -> bool {
+    whole(transmit, Inner::Raw(protocol), buffer)
+}
+
+fn whole(transmit: &Transmit<'_>, inner: Inner, buffer: &mut Vec<u8>) -> bool {
     match (transmit.src, transmit.dst) {
-        (SocketAddr::V4(src), SocketAddr::V4(dst)) => packet_v4(transmit, *src.ip(), *dst.ip(), buffer),
-        (SocketAddr::V6(src), SocketAddr::V6(dst)) => packet_v6(transmit, *src.ip(), *dst.ip(), buffer),
+        (SocketAddr::V4(src), SocketAddr::V4(dst)) => {
+            packet_v4(transmit, inner, *src.ip(), *dst.ip(), buffer)
+        }
+        (SocketAddr::V6(src), SocketAddr::V6(dst)) => {
+            packet_v6(transmit, inner, *src.ip(), *dst.ip(), buffer)
+        }
         _ => false,
     }
 }
 
-fn packet_v4(transmit: &Transmit<'_>, src: Ipv4Addr, dst: Ipv4Addr, buffer: &mut Vec<u8>) -> bool {
+fn packet_v4(
+    transmit: &Transmit<'_>,
+    inner: Inner,
+    src: Ipv4Addr,
+    dst: Ipv4Addr,
+    buffer: &mut Vec<u8>,
+) -> bool {
     let options = transmit.options.len().next_multiple_of(4);
     let header = 20 + options;
-    let Ok(total) = u16::try_from(header + 8 + transmit.payload.len()) else { return false };
+    let Ok(total) = u16::try_from(header + inner.header() + transmit.payload.len()) else { return false };
     if options > 40 {
         return false;
     }
@@ -108,7 +155,7 @@ fn packet_v4(transmit: &Transmit<'_>, src: Ipv4Addr, dst: Ipv4Addr, buffer: &mut
         if transmit.dont_fragment { 0x40 } else { 0 },
         0,
         transmit.ttl,
-        UDP,
+        inner.protocol(),
         0,
         0,
     ]);
@@ -116,12 +163,19 @@ fn packet_v4(transmit: &Transmit<'_>, src: Ipv4Addr, dst: Ipv4Addr, buffer: &mut
     buffer.extend_from_slice(&dst.octets());
     buffer.extend_from_slice(transmit.options);
     buffer.resize(buffer.len() + options - transmit.options.len(), 0);
-    udp(transmit, &src.octets(), &dst.octets(), buffer)
+    after_header(transmit, inner, &src.octets(), &dst.octets(), buffer)
 }
 
-fn packet_v6(transmit: &Transmit<'_>, src: Ipv6Addr, dst: Ipv6Addr, buffer: &mut Vec<u8>) -> bool {
-    let Ok(length) = u16::try_from(transmit.options.len() + 8 + transmit.payload.len()) else { return false };
-    let next = if transmit.options.is_empty() { UDP } else { 0 };
+fn packet_v6(
+    transmit: &Transmit<'_>,
+    inner: Inner,
+    src: Ipv6Addr,
+    dst: Ipv6Addr,
+    buffer: &mut Vec<u8>,
+) -> bool {
+    let length = transmit.options.len() + inner.header() + transmit.payload.len();
+    let Ok(length) = u16::try_from(length) else { return false };
+    let next = if transmit.options.is_empty() { inner.protocol() } else { 0 };
     let class = u32::from(transmit.tos) << 20;
     let label = transmit.flow_label & FLOW_LABEL;
     buffer.extend_from_slice(&(0x6000_0000 | class | label).to_be_bytes());
@@ -130,10 +184,24 @@ fn packet_v6(transmit: &Transmit<'_>, src: Ipv6Addr, dst: Ipv6Addr, buffer: &mut
     buffer.extend_from_slice(&src.octets());
     buffer.extend_from_slice(&dst.octets());
     if let Some((_, rest)) = transmit.options.split_first() {
-        buffer.push(UDP);
+        buffer.push(inner.protocol());
         buffer.extend_from_slice(rest);
     }
-    udp(transmit, &src.octets(), &dst.octets(), buffer)
+    after_header(transmit, inner, &src.octets(), &dst.octets(), buffer)
+}
+
+fn after_header(
+    transmit: &Transmit<'_>,
+    inner: Inner,
+    src: &[u8],
+    dst: &[u8],
+    buffer: &mut Vec<u8>,
+) -> bool {
+    if inner == Inner::Udp {
+        return udp(transmit, src, dst, buffer);
+    }
+    buffer.extend_from_slice(transmit.payload);
+    true
 }
 
 fn udp(transmit: &Transmit<'_>, src: &[u8], dst: &[u8], buffer: &mut Vec<u8>) -> bool {
@@ -196,6 +264,7 @@ mod tests {
             src,
             dst,
             ifindex: None,
+            gateway: None,
             ttl,
             tos,
             dont_fragment: true,

@@ -149,7 +149,7 @@ impl Port for EchoPort {
         self.counters.unreadable += truncated;
     }
 
-    fn send(&mut self, transmit: &Transmit<'_>, _: &mut Routes, failures: &mut Vec<Failure>) {
+    fn send(&mut self, transmit: &Transmit<'_>, routes: &mut Routes, failures: &mut Vec<Failure>) {
         let place = usize::from(transmit.dst.is_ipv6());
         if let (Some(Some(waiting)), Some(Some(socket))) =
             (self.waiting.get_mut(place), self.sockets.get(place))
@@ -160,7 +160,7 @@ impl Port for EchoPort {
             }
             return;
         }
-        self.raw.send(transmit, failures);
+        self.raw.send(transmit, routes, failures);
     }
 
     fn flush(&mut self, failures: &mut Vec<Failure>) {

@@ -71,7 +71,8 @@ impl IpPort {
             sockets: Sockets::open(config, request, |domain| {
                 open(domain, protocol, value.is_some(), config)
             })?
-            .with_unproved(config, |domain| open(domain, protocol, false, config))?,
+            .with_unproved(config, |domain| open(domain, protocol, false, config))?
+            .with_detours(config, protocol)?,
             counters: IpCounters::default(),
             alerts: [alert(config.ipv4, false)?, alert(config.ipv6, true)?],
         })
@@ -92,8 +93,8 @@ impl Port for IpPort {
         self.counters.unreadable += truncated;
     }
 
-    fn send(&mut self, transmit: &Transmit<'_>, _: &mut Routes, failures: &mut Vec<Failure>) {
-        self.sockets.send(transmit, failures);
+    fn send(&mut self, transmit: &Transmit<'_>, routes: &mut Routes, failures: &mut Vec<Failure>) {
+        self.sockets.send(transmit, routes, failures);
     }
 
     fn flush(&mut self, failures: &mut Vec<Failure>) {

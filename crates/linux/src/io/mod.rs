@@ -296,6 +296,11 @@ impl Io {
         self.routes.lookup(query)
     }
 
+    /// Asks the kernel again about every route, because its answers changed without a report.
+    pub const fn forget_routes(&mut self) {
+        self.routes.clear();
+    }
+
     /// All interfaces with their addresses, as of the last [`Change::Interfaces`] or the start.
     #[must_use]
     pub fn interfaces(&self) -> &[Interface] {

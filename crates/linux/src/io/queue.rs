@@ -32,6 +32,7 @@ struct Likeness {
     src: SocketAddr,
     dst: SocketAddr,
     ifindex: Option<IfIndex>,
+    gateway: Option<IpAddr>,
     ttl: u8,
     tos: u8,
     dont_fragment: bool,
@@ -91,6 +92,7 @@ impl Queue {
             src: transmit.src,
             dst: transmit.dst,
             ifindex: transmit.ifindex,
+            gateway: transmit.gateway,
             ttl: transmit.ttl,
             tos: transmit.tos,
             dont_fragment: transmit.dont_fragment,
@@ -124,6 +126,10 @@ impl Queue {
         self.control.resize(control.end + SEGMENT, 0);
         let mut to = transmit.dst;
         if !ours {
+            // The packet holds its destination.
+            if let Some(gateway) = transmit.gateway {
+                to.set_ip(gateway);
+            }
             to.set_port(0); // raw IPv6 sockets require port 0
         }
         let (name, name_length) = sockaddr::encode(to);
@@ -279,7 +285,7 @@ fn path(transmit: &Transmit<'_>, port: Option<u16>) -> Path {
     if chosen && transmit.unproved {
         return if v4 { Path::Unproved4 } else { Path::Unproved6 };
     }
-    if chosen && !transmit.options.is_empty() {
+    if chosen && (!transmit.options.is_empty() || transmit.gateway.is_some()) {
         return if v4 { Path::Alerted4 } else { Path::Alerted6 };
     }
     match (v4, Some(transmit.src.port()) == port) {

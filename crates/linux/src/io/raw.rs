@@ -14,6 +14,7 @@ use super::entry::Failure;
 use super::queue::transmit_error;
 use super::{IoConfig, compose, udp};
 use crate::error::OpenError;
+use crate::netlink::Routes;
 use crate::sys::mmsg::{self, BATCH, Outgoing};
 use crate::sys::{self, sockaddr};
 
@@ -32,8 +33,13 @@ pub(super) struct Sockets {
     /// Sockets for packets to nodes that have proved nothing, if they have their own. No node may have the address of such
     /// a packet; it then waits for a link-layer address in the send buffer of its socket.
     unproved: [Option<Socket>; 2],
+    /// Sockets for whole packets to another next hop than the kernel would choose, if there are any, and the IP protocol of
+    /// these packets.
+    detours: [Option<Socket>; 2],
+    protocol: u8,
     queues: [Queue; 2],
     unproved_queues: [Queue; 2],
+    detour_queues: [Queue; 2],
     /// The name of the packets in the log.
     what: &'static str,
     done: Sent,
@@ -58,8 +64,11 @@ impl Sockets {
             entry: request.entry,
             sockets,
             unproved: [None, None],
+            detours: [None, None],
+            protocol: 0,
             queues: Default::default(),
             unproved_queues: Default::default(),
+            detour_queues: Default::default(),
             what: request.subsystem.name,
             done: Sent::default(),
         })
@@ -85,6 +94,19 @@ impl Sockets {
         Ok(self)
     }
 
+    /// The same with further sockets for packets of IP `protocol` to another next hop than the kernel would choose. Such a next
+    /// hop may have no link-layer address, too.
+    pub(super) fn with_detours(mut self, config: &IoConfig, protocol: u8) -> Result<Self, OpenError> {
+        self.protocol = protocol;
+        let wanted = [(config.ipv4, Domain::IPV4), (config.ipv6, Domain::IPV6)];
+        for (place, (wanted, domain)) in self.detours.iter_mut().zip(wanted) {
+            if wanted {
+                *place = Some(udp::open_doubtful(domain, config.own_mark)?);
+            }
+        }
+        Ok(self)
+    }
+
     /// The sockets that receive, IPv4's first.
     pub(super) const fn sockets(&self) -> &[Option<Socket>; 2] {
         &self.sockets
@@ -96,10 +118,24 @@ impl Sockets {
     }
 
     /// Appends a packet to the send queue; a full queue is sent at once.
-    pub(super) fn send(&mut self, transmit: &Transmit<'_>, failures: &mut Vec<Failure>) {
+    pub(super) fn send(
+        &mut self,
+        transmit: &Transmit<'_>,
+        routes: &mut Routes,
+        failures: &mut Vec<Failure>,
+    ) {
         let Transmit { src, dst, payload, .. } = *transmit;
         if src.is_ipv4() != dst.is_ipv4() {
             self.done.unsent += 1;
+            return;
+        }
+        if self.detours.iter().any(Option::is_some)
+            && let Some(gateway) = udp::detour(transmit, routes)
+            && self.send_by(gateway, transmit)
+        {
+            if self.detour_queues.iter().any(Queue::is_full) {
+                self.flush(failures);
+            }
             return;
         }
         let own = self.unproved.iter().any(Option::is_some);
@@ -111,13 +147,26 @@ impl Sockets {
         }
     }
 
+    /// Appends a whole packet to the queue of packets to a next hop; false if no packet can hold it.
+    fn send_by(&mut self, gateway: IpAddr, transmit: &Transmit<'_>) -> bool {
+        let mut packet = Vec::new();
+        if !compose::packet_of(self.protocol, transmit, &mut packet) {
+            return false;
+        }
+        let [v4, v6] = &mut self.detour_queues;
+        let queue = if gateway.is_ipv4() { v4 } else { v6 };
+        queue.push(gateway, &packet, |octets| compose::raw_control(transmit, octets));
+        true
+    }
+
     /// Sends the queued packets.
     pub(super) fn flush(&mut self, failures: &mut Vec<Failure>) {
         let entry = self.entry;
         let mut failed = |dst, error| failures.push(Failure { entry, dst, error });
         let proved = self.sockets.iter().zip(&mut self.queues).map(|pair| (pair, PATIENCE));
         let unproved = self.unproved.iter().zip(&mut self.unproved_queues).map(|pair| (pair, Duration::ZERO));
-        for ((socket, queue), patience) in proved.chain(unproved) {
+        let detours = self.detours.iter().zip(&mut self.detour_queues).map(|pair| (pair, Duration::ZERO));
+        for ((socket, queue), patience) in proved.chain(unproved).chain(detours) {
             if queue.entries.is_empty() {
                 continue;
             }

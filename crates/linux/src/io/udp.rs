@@ -4,7 +4,7 @@
 //! for a link-layer address that no node has, they fill the buffer of their socket and no other.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use signalbox_core::node::{RouteQuery, TransmitError};
@@ -122,6 +122,8 @@ impl Port for UdpPort {
                 }
             }
         }
+        // The helper sends to the destination of a packet.
+        transmit.gateway = if self.sockets.relayed { None } else { detour(&transmit, routes) };
         self.queue.push(&transmit, self.port);
         if self.queue.is_full() {
             self.flush(failures);
@@ -142,6 +144,14 @@ impl Port for UdpPort {
     fn close(self: Box<Self>) -> Result<(), OpenError> {
         Ok(())
     }
+}
+
+/// The next hop of a packet, if the kernel would choose another one. The raw sockets send the packet there: with the header
+/// included, the address to which a packet is sent is its next hop and not its destination.
+pub(super) fn detour(transmit: &Transmit<'_>, routes: &mut Routes) -> Option<IpAddr> {
+    let (dst, oif, gateway) = (transmit.dst.ip(), transmit.ifindex?, transmit.gateway?);
+    let chosen = !transmit.src.ip().is_unspecified() && gateway.is_ipv4() == dst.is_ipv4();
+    (chosen && !dst.is_multicast() && !routes.leads_by(dst, oif, gateway)).then_some(gateway)
 }
 
 fn read<'a>(entry: Entry, datagram: &Datagram<'a>) -> Option<Received<'a>> {
@@ -433,7 +443,7 @@ pub(crate) fn open_relayed(domain: Domain, mark: u32, doubtful: bool) -> Result<
 }
 
 /// A raw socket for packets that may have no receiver.
-fn open_doubtful(domain: Domain, mark: u32) -> Result<Socket, OpenError> {
+pub(super) fn open_doubtful(domain: Domain, mark: u32) -> Result<Socket, OpenError> {
     let socket = open_raw(domain, mark)?;
     buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, DOUBTFUL_BUFFER);
     Ok(socket)

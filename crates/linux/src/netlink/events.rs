@@ -9,7 +9,7 @@ use signalbox_core::IfIndex;
 use signalbox_core::node::{Interface, Prefix};
 
 use super::codec::{Message, Messages, REPLY, u32_of};
-use super::lookup::{RTA_DST, RTA_MULTIPATH, RTA_OIF, RTA_TABLE};
+use super::lookup::{RTA_DST, RTA_MULTIPATH, RTA_NH_ID, RTA_OIF, RTA_TABLE};
 use super::multicast::Watched;
 use super::{Change, Routes};
 use crate::sys::sockaddr;
@@ -17,6 +17,10 @@ use crate::sys::sockaddr;
 /// The multicast groups of netlink: RTNLGRP_LINK, IPV4_IFADDR, IPV4_ROUTE, IPV4_RULE, IPV6_IFADDR, IPV6_ROUTE,
 /// IPV6_RULE.
 const GROUPS: [u32; 7] = [1, 5, 7, 8, 9, 11, 19];
+/// RTNLGRP_NEXTHOP, which kernels have from Linux 5.3 on.
+const NEXTHOP_GROUP: u32 = 32;
+/// A next hop or a group of them is made or changed, or removed; a bucket of a resilient group has another next hop.
+const NEXTHOP_MESSAGES: [u16; 3] = [104, 105, 116];
 /// RTNLGRP_IPV4_MROUTE and IPV6_MROUTE, which are joined when the first multicast route is watched.
 const MULTICAST_GROUPS: [u32; 2] = [6, 10];
 /// The table of local and broadcast addresses. Its changes appear as address changes.
@@ -47,6 +51,9 @@ impl Events {
         socket.bind_auto()?;
         for group in GROUPS {
             socket.add_membership(group)?;
+        }
+        if let Err(error) = socket.add_membership(NEXTHOP_GROUP) {
+            tracing::debug!(%error, "this kernel has no nexthop objects");
         }
         socket.set_non_blocking(true)?;
         // Best effort: without it the kernel may drop events in a storm. It reports the loss, which `drain` handles.
@@ -173,6 +180,8 @@ impl News<'_> {
                     self.removed = true;
                 }
             }
+            // The message does not say which routes use the next hop, and the kernel does not report these routes.
+            kind if NEXTHOP_MESSAGES.contains(&kind) => EVERYWHERE.into_iter().for_each(|all| self.route(all)),
             _ => {}
         }
     }
@@ -224,10 +233,15 @@ fn through(routes: &mut Routes, ifindex: IfIndex, own_table: u32) -> Option<Vec<
     (dumped.is_ok() && prefixes.len() <= MOST_PREFIXES).then_some(prefixes)
 }
 
-/// Whether a route message contains a link, also as one of several.
+/// Whether a route message contains a link, also as one of several. A route that names a nexthop object only may lead by any
+/// link.
 fn leads_through(message: &Message<'_>, ifindex: IfIndex) -> bool {
     let Some((_, attributes)) = message.split::<12>() else { return false };
     let is_it = |data: &[u8]| u32_of(data) == Some(ifindex.0);
+    let named = |kind: u16| attributes.into_iter().any(|(found, _)| found == kind);
+    if named(RTA_NH_ID) && !named(RTA_OIF) && !named(RTA_MULTIPATH) {
+        return true;
+    }
     attributes.into_iter().any(|(kind, data)| match kind {
         RTA_OIF => is_it(data),
         RTA_MULTIPATH => hops(data).any(|hop| hop.get(4..8).is_some_and(is_it)),

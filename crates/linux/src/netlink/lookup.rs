@@ -25,6 +25,7 @@ const RTA_VIA: u16 = 18;
 const RTA_IP_PROTO: u16 = 27;
 const RTA_SPORT: u16 = 28;
 const RTA_DPORT: u16 = 29;
+pub(super) const RTA_NH_ID: u16 = 30;
 const RTAX_MTU: u16 = 2;
 /// The answer is the entry of the table, with the length of its prefix and its metric.
 const RTM_F_FIB_MATCH: u32 = 0x2000;
@@ -88,15 +89,16 @@ impl Routes {
     ///
     /// A packet whose source is another node's is a forwarded one. For IPv4 the kernel refuses to route it as our own.
     /// Without the source the kernel could pick another member of a multipath route, or miss a rule on the source. The
-    /// lookup therefore treats the packet as if it came in by the interface that leads back to its source: three
-    /// questions, and those that the kernel answered a moment ago cost no request. Where the kernel would not forward it (a host, or a reverse path
+    /// lookup therefore treats the packet as if it came in by the interface that the query names, or else by the one that
+    /// leads back to its source: three questions, and those that the kernel answered a moment ago cost no request. Where the kernel would not forward it (a host, or a reverse path
     /// filter), the result is the route by destination.
     pub(crate) fn lookup(&mut self, query: &RouteQuery) -> Result<Route, NoRoute> {
         if let Some(ifindex) = query.without {
             return self.lookup_without(query, ifindex);
         }
         let src = query.src.filter(|src| !src.is_unspecified() && src.is_ipv4() == query.dst.is_ipv4());
-        let foreign = src.is_some_and(|src| src.is_ipv4() && !self.is_local(src));
+        // IPv6 needs no incoming interface. Where it is known, rules on it count.
+        let foreign = src.is_some_and(|src| (src.is_ipv4() || query.iif.is_some()) && !self.is_local(src));
         if !foreign {
             let route = self.ask(query, Question { src, ..Question::default() });
             // The address may have been removed a moment ago; the kernel then reports an invalid request.
@@ -106,7 +108,7 @@ impl Routes {
             };
         }
         // Most set-ups of a second are between hosts that another one asked for: one search instead of three.
-        let whole = Question { src, forwarded: true, ..Question::default() };
+        let whole = Question { src, iif: query.iif, forwarded: true, ..Question::default() };
         let key = self.cache.key(&mut self.connection, query, whole);
         if let Some(answer) = self.cache.get(&key) {
             return answer;
@@ -117,11 +119,16 @@ impl Routes {
     }
 
     fn forwarded(&mut self, query: &RouteQuery, src: Option<IpAddr>) -> Result<Route, NoRoute> {
-        let plain = self.ask(query, Question::default());
+        let own = Question { src: src.filter(IpAddr::is_ipv6), ..Question::default() };
+        let plain = self.ask(query, own);
         let Some(src) = src else { return plain };
-        let Ok(back) = self.ask(&RouteQuery::to(src), Question::default()) else { return plain };
-        let input = Question { src: Some(src), iif: Some(back.ifindex), ..Question::default() };
-        let Ok(route) = self.ask(query, input) else { return plain };
+        let input = |iif| Question { src: Some(src), iif: Some(iif), ..Question::default() };
+        let named = query.iif.and_then(|iif| self.ask(query, input(iif)).ok());
+        let found = named.or_else(|| {
+            let back = self.ask(&RouteQuery::to(src), Question::default()).ok()?;
+            self.ask(query, input(back.ifindex)).ok()
+        });
+        let Some(route) = found else { return plain };
         if route.local {
             return plain;
         }
@@ -174,18 +181,37 @@ impl Routes {
         address(&mut self.connection, RTA_DST, query.dst);
         self.connection.attribute(RTA_OIF, &oif.0.to_ne_bytes());
         let mut answer = None;
+        let mut rank = (0, Reverse(0));
         let interfaces = &self.interfaces;
         self.connection
             .transact(|message| {
                 if let Some((fixed, attributes)) = message.split::<12>() {
                     let mut metrics = attributes.filter(|(kind, _)| *kind == RTA_PRIORITY);
                     let metric = metrics.next().and_then(|(_, data)| u32_of(data)).unwrap_or(0);
-                    let route = read(fixed[7], attributes, interfaces, query.dst, None);
-                    answer = Some(route.map(|route| ((fixed[1], Reverse(metric)), route)));
+                    rank = (fixed[1], Reverse(metric));
+                    // An entry with several next hops, or with a nexthop object, does not say which one the packet takes.
+                    let single = attributes.into_iter().any(|(kind, _)| kind == RTA_OIF);
+                    let route = || read(fixed[7], attributes, interfaces, query.dst, None);
+                    answer = Some(single.then(route));
                 }
             })
             .map_err(|error| no_route(&error))?;
-        answer.unwrap_or(Err(NoRoute::Failed))
+        let route = match answer {
+            Some(Some(route)) => route,
+            // With nexthop groups of IPv6, the kernel chooses a member whatever the interface is.
+            Some(None) => match self.ask(query, Question { oif: Some(oif), ..Question::default() }) {
+                Ok(route) if route.ifindex != oif => Err(NoRoute::Unreachable),
+                route => route,
+            },
+            None => Err(NoRoute::Failed),
+        };
+        route.map(|route| (rank, route))
+    }
+
+    /// Whether the kernel would choose this next hop at `oif` for a packet to `dst` of which it knows nothing else.
+    pub(crate) fn leads_by(&mut self, dst: IpAddr, oif: IfIndex, gateway: IpAddr) -> bool {
+        let question = Question { oif: Some(oif), ..Question::default() };
+        self.ask(&RouteQuery::to(dst), question).is_ok_and(|route| route.gateway == Some(gateway))
     }
 
     pub(super) fn is_local(&self, address: IpAddr) -> bool {

@@ -54,6 +54,7 @@ fn transmit<'a>(ends: [IpAddr; 2], options: &'a [u8], payload: &'a [u8]) -> Tran
         src: SocketAddr::new(ends[0], 0),
         dst: SocketAddr::new(ends[1], 0),
         ifindex: None,
+        gateway: None,
         ttl: 63,
         tos: 0x20,
         dont_fragment: false,

@@ -194,6 +194,7 @@ pub(crate) fn datagram<'a>(src: IpAddr, dst: IpAddr, payload: &'a [u8]) -> Trans
         src: (src, 270).into(),
         dst: (dst, 270).into(),
         ifindex: None,
+        gateway: None,
         ttl: 20,
         tos: 0,
         dont_fragment: false,

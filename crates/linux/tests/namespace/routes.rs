@@ -167,6 +167,88 @@ fn answers_follow_what_the_kernel_reports_and_ports_where_they_matter() {
     }
 }
 
+/// Routes that name nexthop objects, as routing daemons install them: the kernel changes them without a report about the routes.
+#[test]
+fn changes_of_nexthop_objects_are_seen_and_followed() {
+    let net = Network::new("objects");
+    let r = &net.r;
+    topology::set_sysctl(r, "net.ipv4.nexthop_compat_mode", "0").unwrap();
+    for (id, via, dev) in [(1, "10.1.0.1", "ra"), (2, "10.2.0.1", "rb"), (3, "10.1.0.1", "ra")] {
+        tool(r, &format!("ip nexthop add id {id} via {via} dev {dev}"));
+    }
+    for (id, via, dev) in [(61, "fd01::1", "ra"), (62, "fd02::1", "rb"), (63, "fd01::1", "ra")] {
+        tool(r, &format!("ip nexthop add id {id} via {via} dev {dev}"));
+    }
+    let mut io = Network::node(r);
+    let (ra, rb) = (index(&io, "ra"), index(&io, "rb"));
+    for (far, everything, [first, second, single], via) in [
+        ("192.0.2.0/24", "0.0.0.0/0", [1, 2, 3], "10.2.0.1"),
+        ("2001:db8::/32", "::/0", [61, 62, 63], "fd02::1"),
+    ] {
+        let query = RouteQuery::to(prefix(far).addr);
+        let everything = Change::Route(prefix(everything));
+        let family = if query.dst.is_ipv4() { "-4" } else { "-6" };
+        tool(r, &format!("ip {family} route add {far} nhid {single}"));
+        assert_eq!(look_up(&mut io, &query).unwrap().ifindex, ra);
+        tool(r, &format!("ip nexthop replace id {single} via {via} dev rb"));
+        changes_until(&mut io, |changes| changes.contains(&everything));
+        let route = io.route(&query).unwrap();
+        assert_eq!((route.ifindex, route.gateway), (rb, Some(ip(via))), "the object was replaced");
+
+        for kind in ["", " type resilient buckets 8 idle_timer 1"] {
+            let group = first + 100;
+            tool(r, &format!("ip nexthop add id {group} group {first}/{second}{kind}"));
+            tool(r, &format!("ip {family} route replace {far} nhid {group}"));
+            io.changes();
+            // Of IPv6 the kernel names the member that it would take, whatever interface is asked for.
+            if query.dst.is_ipv4() {
+                let other = io.route(&RouteQuery { without: Some(ra), ..query }).unwrap();
+                assert_eq!((other.ifindex, other.gateway), (rb, Some(ip(via))), "one of several");
+            }
+            for (members, oif) in [(first, ra), (second, rb)] {
+                tool(r, &format!("ip nexthop replace id {group} group {members}{kind}"));
+                changes_until(&mut io, |changes| changes.contains(&everything));
+                assert_eq!(io.route(&query).unwrap().ifindex, oif, "the group has this member:{kind}");
+            }
+            tool(r, &format!("ip {family} route replace {far} nhid {single}"));
+            tool(r, &format!("ip nexthop delete id {group}"));
+        }
+        // The kernel takes a deleted member out of its groups.
+        tool(r, &format!("ip nexthop add id 9 group {first}/{second}"));
+        tool(r, &format!("ip {family} route replace {far} nhid 9"));
+        io.changes();
+        tool(r, &format!("ip nexthop delete id {second}"));
+        changes_until(&mut io, |changes| changes.contains(&everything));
+        assert_eq!(io.route(&query).unwrap().ifindex, ra, "a member was deleted");
+        tool(r, "ip nexthop delete id 9");
+    }
+}
+
+/// The interface by which a flow comes in decides, where a rule names it.
+#[test]
+fn a_rule_on_the_incoming_interface_counts() {
+    let net = Network::new("incoming");
+    let mut r = Network::node(&net.r);
+    let (ra, rb) = (index(&r, "ra"), index(&r, "rb"));
+    // The source is behind both links.
+    for (far, src, over_a, over_b) in [
+        ("192.0.2.0/24", "198.51.100.1", "10.1.0.1", "10.2.0.1"),
+        ("2001:db8::/32", "2001:dc8::1", "fd01::1", "fd02::1"),
+    ] {
+        let kind = if ip(src).is_ipv4() { "-4" } else { "-6" };
+        topology::set_sysctl(&net.r, "net.ipv4.conf.all.rp_filter", "0").unwrap();
+        tool(&net.r, &format!("ip {kind} route add {src} via {over_a}"));
+        tool(&net.r, &format!("ip {kind} route add {far} via {over_b}"));
+        tool(&net.r, &format!("ip {kind} route add {far} via {over_a} table 79"));
+        tool(&net.r, &format!("ip {kind} rule add iif rb lookup 79"));
+        let from = |iif| RouteQuery { src: Some(ip(src)), iif, ..RouteQuery::to(prefix(far).addr) };
+        assert_eq!(look_up(&mut r, &from(None)).unwrap().ifindex, rb);
+        assert_eq!(look_up(&mut r, &from(Some(ra))).unwrap().ifindex, rb);
+        let by_rb = look_up(&mut r, &from(Some(rb))).unwrap();
+        assert_eq!((by_rb.ifindex, by_rb.gateway), (ra, Some(ip(over_a))));
+    }
+}
+
 #[test]
 fn a_host_finds_its_routes_for_foreign_sources_too() {
     let net = Network::new("host");

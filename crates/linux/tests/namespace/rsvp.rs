@@ -13,7 +13,7 @@ use signalbox_core::packet::{
 use signalbox_core::{AlertRule, Entry, EntryRequest, IfIndex, Intercept};
 use signalbox_linux::multicast::MulticastRouter;
 use signalbox_linux::netns::Namespace;
-use signalbox_linux::{Batch, Change, Io, IoConfig, MulticastRoute};
+use signalbox_linux::{Batch, Change, Io, IoConfig, MulticastRoute, topology};
 use socket2::{Domain, MsgHdr, Protocol, Socket, Type};
 
 use crate::helper::helper;
@@ -80,9 +80,9 @@ fn arrives(io: &mut Io) -> bool {
     }
 }
 
-/// Sends a packet to a group, again each second until it arrives. A child that another test has forked keeps the sockets of this
+/// Sends a packet, for example to a group, again each second until it arrives. A child that another test has forked keeps the sockets of this
 /// process until it executes, and the kernel gives them the packets that it would forward.
-fn send_to_group(from: &mut Io, to: &mut Io, packet: &Transmit<'_>) -> Got {
+fn send_until_it_arrives(from: &mut Io, to: &mut Io, packet: &Transmit<'_>) -> Got {
     let deadline = Instant::now() + PATIENCE;
     send(from, packet);
     while !arrives(to) && Instant::now() < deadline {
@@ -100,6 +100,7 @@ fn path<'a>(src: IpAddr, dst: IpAddr, payload: &'a [u8]) -> Transmit<'a> {
         src: SocketAddr::new(src, 0),
         dst: SocketAddr::new(dst, 0),
         ifindex: None,
+        gateway: None,
         ttl: 63,
         tos: 0xc0,
         dont_fragment: false,
@@ -147,6 +148,28 @@ fn packets_have_their_protocol_and_their_alert() {
         assert_eq!((usize::from(octets[0]), octets[9]), (0x40 | (header / 4), 46));
         assert_eq!(&octets[20..header], options);
         assert_eq!(&octets[header..length], payload);
+    }
+}
+
+/// A rule on ports can lead a flow to a next hop to which no other packet for its destination goes. The Path of the flow
+/// takes the same way, and so does a Query of GIST (`send.rs`).
+#[test]
+fn a_path_goes_to_the_next_hop_of_its_flow() {
+    let net = Network::new("nexthop");
+    let (mut r, mut b) = (end(&net.r, true), end(&net.b, false));
+    // The next hop answers for its own addresses on the link only, not for those behind it.
+    topology::set_sysctl(&net.b, "net.ipv4.conf.all.arp_ignore", "1").unwrap();
+    for (Addresses { a: from, b: next }, far) in families().into_iter().zip(["192.0.2.5", "2001:db8::5"]) {
+        let (far, length) = (ip(far), if from.is_ipv4() { 32 } else { 128 });
+        topology::add_address(&net.b, "lo", far, length).unwrap();
+        for options in [path(from, far, b"").options, &[]] {
+            let ifindex = Some(index(&net.r, "rb"));
+            let packet = Transmit { ifindex, gateway: Some(next), ttl: 40, options, ..path(from, far, b"by port") };
+            // A packet can be lost while the link-layer address of the next hop is not known.
+            let got = send_until_it_arrives(&mut r, &mut b, &packet);
+            assert_eq!((got.src, got.dst, got.ttl, got.tos), (from, far, 40, 0xc0));
+            assert_eq!((got.alert, &got.payload[..]), (!options.is_empty(), &b"by port"[..]));
+        }
     }
 }
 
@@ -400,14 +423,14 @@ fn a_path_to_a_group_is_intercepted_and_without_a_node_reaches_members() {
         let _member = join(&net.b, group, "b0");
         let out = Transmit { ifindex: Some(index(&net.a, "a0")), ..path(source, group, b"Path") };
         let passes = |a: &mut Io, b: &mut Io| {
-            let got = send_to_group(a, b, &out);
+            let got = send_until_it_arrives(a, b, &out);
             assert_eq!((got.src, got.dst, got.ttl), (source, group, 62));
         };
         // Without a daemon the router forwards it.
         passes(&mut a, &mut b);
         let mut r = end(&net.r, true);
         let taken = |r: &mut Io, a: &mut Io, payload: &[u8]| {
-            let got = send_to_group(a, r, &Transmit { payload, ..out });
+            let got = send_until_it_arrives(a, r, &Transmit { payload, ..out });
             let Got { src, dst, ifindex, ttl, tos, alert, .. } = got;
             assert_eq!((src, dst, ifindex, ttl, tos, alert), (source, group, ra, 63, 0xc0, true));
             assert_eq!(got.payload, payload);

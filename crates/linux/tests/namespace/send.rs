@@ -11,8 +11,8 @@ use signalbox_linux::capture::{Capture, CaptureConfig};
 use signalbox_linux::{Batch, IoConfig, topology};
 
 use crate::network::{
-    GIST, Network, PATIENCE, counter, datagram, failures, families, gist, ip, open, receive_one,
-    receive_until, send,
+    GIST, Got, Network, PATIENCE, counter, datagram, failures, families, gist, ip, open, receive_one,
+    receive_until, send, until,
 };
 
 /// The first captured frame that holds a UDP datagram with `payload`.
@@ -290,5 +290,37 @@ fn reports_of_undeliverable_datagrams_arrive() {
         let [report] = &reports[..] else { panic!("{reports:?}") };
         assert_eq!((report.entry, report.dst), (Entry::Udp(PORT), family.b));
         assert_eq!(report.quoted, payload);
+    }
+}
+
+/// A Query goes to the next hop of its flow, which a rule on ports may have chosen.
+#[test]
+fn a_query_goes_to_the_next_hop_of_its_flow() {
+    let net = Network::new("bygate");
+    let (mut r, mut b) = (Network::node(&net.r), Network::host(&net.b));
+    topology::set_sysctl(&net.b, "net.ipv4.conf.all.arp_ignore", "1").unwrap();
+    let rb = r.interfaces().iter().find(|interface| interface.name == "rb").unwrap().ifindex;
+    for (family, far) in families().into_iter().zip(["192.0.2.5", "2001:db8::5"]) {
+        let (far, length) = (ip(far), if family.a.is_ipv4() { 32 } else { 128 });
+        topology::add_address(&net.b, "lo", far, length).unwrap();
+        let options: &[u8] =
+            if far.is_ipv4() { &router_alert_v4(0) } else { &router_alert_v6(0) };
+        let (ifindex, gateway) = (Some(rb), Some(family.b));
+        for (options, unproved) in [(options, false), (options, true), (&[], false)] {
+            let query = Transmit { ifindex, gateway, options, unproved, ..datagram(family.a, far, GIST) };
+            let mut got = Vec::new();
+            // A packet can be lost while the link-layer address of the next hop is not known.
+            until("the Query arrives", || {
+                send(&mut r, &query);
+                b.wait(Some(Duration::from_secs(1))).unwrap();
+                let mut batch = Batch::new();
+                b.receive(&mut batch).unwrap();
+                got.extend(batch.iter().map(Got::from));
+                !got.is_empty()
+            });
+            for got in got {
+                assert_eq!((got.src.ip(), got.dst.ip(), &got.payload[..]), (family.a, far, GIST));
+            }
+        }
     }
 }

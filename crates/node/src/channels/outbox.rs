@@ -103,6 +103,7 @@ impl Outbox {
                 src: SocketAddr::new(src, 0),
                 dst: SocketAddr::new(dst, 0),
                 ifindex: None,
+                gateway: None,
                 ttl: 64,
                 tos: self.tos,
                 dont_fragment: false,

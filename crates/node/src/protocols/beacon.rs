@@ -192,6 +192,7 @@ impl Protocol for Instance {
                     src: SocketAddr::new(src, PORT),
                     dst: SocketAddr::new(dst, PORT),
                     ifindex: None,
+                    gateway: None,
                     ttl,
                     tos: 0,
                     dont_fragment: false,

@@ -114,6 +114,7 @@ impl Protocol for Instance {
                 src,
                 dst,
                 ifindex: None,
+                gateway: None,
                 ttl: 64,
                 tos,
                 dont_fragment: false,

@@ -277,6 +277,7 @@ impl NodeEngine for Toy {
             src: dst,
             dst,
             ifindex: None,
+            gateway: None,
             ttl: 1,
             tos: 0,
             dont_fragment: false,

@@ -85,6 +85,7 @@ mod unexpected;
 mod view;
 mod withheld;
 
+use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
@@ -179,6 +180,8 @@ pub struct Rsvp {
     /// Keyed, because peers choose what is hashed.
     hasher: KeyedHasher,
     addresses: Packed,
+    /// The next hops of routes, by the marks that senders keep of them.
+    gateways: BTreeMap<u32, IpAddr>,
     hops: Interner<RsvpHop>,
     /// Next hops and previous hops that were found last. Their handles distinguish them.
     recent_hops: [Recent; 2],
@@ -247,6 +250,7 @@ impl Rsvp {
             advertised_until: Time::ZERO,
             hasher: KeyedHasher::new(&mut rng),
             addresses: Packed::new(SHARED, KeyedHasher::new(&mut rng)),
+            gateways: BTreeMap::new(),
             hops: Interner::new(SHARED, KeyedHasher::new(&mut rng)),
             recent_hops: [Recent::new(), Recent::new()],
             adspecs: Interner::new(SHARED, KeyedHasher::new(&mut rng)),

@@ -23,14 +23,16 @@ pub(crate) struct Envelope {
     pub(crate) router_alert: bool,
     /// Hash of the next router or RSVP node; 0: it is the destination.
     pub(crate) towards: u32,
+    /// The next hop of the data's route, for messages that follow it.
+    pub(crate) gateway: Option<IpAddr>,
 }
 
 impl Envelope {
     /// The same for the neighbour layer, which knows the interface.
     pub(crate) const fn at(self, ifindex: IfIndex) -> neighbour::Envelope {
-        let Self { src, dst, routed, ttl, tos, router_alert, towards, .. } = self;
+        let Self { src, dst, routed, ttl, tos, router_alert, towards, gateway, .. } = self;
         let through = towards != 0;
-        neighbour::Envelope { src, dst, ifindex, routed, ttl, tos, router_alert, towards, through }
+        neighbour::Envelope { src, dst, ifindex, routed, ttl, tos, router_alert, towards, through, gateway }
     }
 }
 
@@ -123,13 +125,14 @@ impl Outbox {
     pub(crate) fn poll(&mut self) -> Option<Output<'_>> {
         Some(match self.queue.pop_front()? {
             Entry::Send { envelope, start, end } => {
-                let Envelope { src, dst, ifindex, ttl, tos, router_alert, .. } = envelope;
+                let Envelope { src, dst, ifindex, ttl, tos, router_alert, gateway, .. } = envelope;
                 let payload = self.octets(start, end);
                 // Only packets for other nodes leave here.
                 Output::Send(IpTransmit {
                     src,
                     dst,
                     ifindex,
+                    gateway,
                     ttl,
                     tos,
                     router_alert,

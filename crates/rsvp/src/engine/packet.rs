@@ -38,6 +38,8 @@ pub struct IpTransmit<'a> {
     pub dst: IpAddr,
     /// Outgoing interface; `None`: the kernel's routing chooses it.
     pub ifindex: Option<IfIndex>,
+    /// Next hop at that interface, where the route of the data names it; `None`: the kernel's routing chooses it.
+    pub gateway: Option<IpAddr>,
     /// IPv4 TTL or IPv6 hop limit to send.
     pub ttl: u8,
     /// IPv4 TOS octet or IPv6 traffic class.
@@ -64,9 +66,9 @@ impl<'a> From<Received<'a>> for IpReceived<'a> {
 
 impl<'a> From<Transmit<'a>> for IpTransmit<'a> {
     fn from(packet: Transmit<'a>) -> Self {
-        let Transmit { src, dst, ifindex, ttl, tos, options, unproved, payload, .. } = packet;
+        let Transmit { src, dst, ifindex, gateway, ttl, tos, options, unproved, payload, .. } = packet;
         let router_alert = router_alert(options, dst.is_ipv6()).is_some();
-        Self { src: src.ip(), dst: dst.ip(), ifindex, ttl, tos, router_alert, unproved, payload }
+        Self { src: src.ip(), dst: dst.ip(), ifindex, gateway, ttl, tos, router_alert, unproved, payload }
     }
 }
 
@@ -99,13 +101,14 @@ const fn alert_options(router_alert: bool, dst: IpAddr) -> &'static [u8] {
 
 impl<'a> From<IpTransmit<'a>> for Transmit<'a> {
     fn from(packet: IpTransmit<'a>) -> Self {
-        let IpTransmit { src, dst, ifindex, ttl, tos, router_alert, unproved, payload } = packet;
+        let IpTransmit { src, dst, ifindex, gateway, ttl, tos, router_alert, unproved, payload } = packet;
         let options = alert_options(router_alert, dst);
         Self {
             entry: Entry::Ip(RSVP),
             src: SocketAddr::new(src, 0),
             dst: SocketAddr::new(dst, 0),
             ifindex,
+            gateway,
             ttl,
             tos,
             dont_fragment: false,

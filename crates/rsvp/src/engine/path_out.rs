@@ -111,6 +111,7 @@ impl Rsvp {
             tos: known.map_or(self.config.interface.tos, |known| known.config.tos),
             router_alert: false,
             towards: 0,
+            gateway: None,
         }
     }
 
@@ -217,6 +218,10 @@ impl Rsvp {
     fn path_envelope(&self, sender: &Sender, iface: Iface, ttl: u8) -> Option<Envelope> {
         let known = self.interfaces.get(iface).filter(|known| known.is_usable())?;
         let session = self.sessions.get_index(sender.session)?;
+        let towards = match &sender.extra {
+            Some(extra) if iface == Self::standby_interface(sender) => extra.standby_gateway,
+            _ => sender.gateway,
+        };
         Some(Envelope {
             src: self.addresses.unpack(sender.src, session.v6),
             dst: self.addresses.unpack(session.dest, session.v6),
@@ -225,10 +230,8 @@ impl Rsvp {
             ttl,
             tos: known.config.tos,
             router_alert: true,
-            towards: match &sender.extra {
-                Some(extra) if iface == Self::standby_interface(sender) => extra.standby_gateway,
-                _ => sender.gateway,
-            },
+            towards,
+            gateway: self.gateways.get(&towards).copied(),
         })
     }
 

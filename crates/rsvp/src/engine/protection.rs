@@ -91,7 +91,7 @@ impl Rsvp {
         let found = route.map_or(Iface::NONE, |route| self.interfaces.iface(route.ifindex));
         // Data that came in do not go back, and the way in use needs no second reservation.
         let standby = if found == first || found == iif { Iface::NONE } else { found };
-        let gateway = route.and_then(|route| route.gateway).map_or(0, |gateway| self.mark(gateway));
+        let gateway = route.and_then(|route| route.gateway).map_or(0, |gateway| self.note_gateway(gateway));
         if let Some(sender) = self.senders.get_mut(key) {
             sender.extra().standby_gateway = gateway;
         }

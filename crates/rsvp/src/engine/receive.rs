@@ -190,6 +190,7 @@ impl Rsvp {
             tos: packet.tos,
             router_alert: packet.router_alert,
             towards: 0,
+            gateway: None,
         };
         self.out.send(envelope, |octets| octets.extend_from_slice(packet.payload));
     }

@@ -23,6 +23,9 @@ const STEPS: u32 = 1024;
 /// Ranges that wait at most; more are replaced by one range over all destinations.
 const MAX_RANGES: usize = 256;
 
+/// Next hops that are kept at most: routers at the links of this node.
+const MAX_GATEWAYS: usize = 4096;
+
 /// Destinations and links whose routes have to be looked up again.
 #[derive(Debug, Default)]
 pub(super) struct RouteChecks {
@@ -94,6 +97,7 @@ impl Rsvp {
                 .then_some(session.port)
                 .and_then(port),
             tos: 0,
+            iif: self.interfaces.get(sender.iif).filter(|_| !sender.has(LOCAL)).map(|known| known.ifindex),
             without: None,
         };
         self.out.lookup(key.to_u64(), query);
@@ -114,7 +118,7 @@ impl Rsvp {
             Err(_) => Iface::NONE,
         };
         let gateway = result.ok().and_then(|route| route.gateway);
-        let gateway = gateway.map_or(0, |gateway| self.mark(gateway));
+        let gateway = gateway.map_or(0, |gateway| self.note_gateway(gateway));
         let Some(sender) = self.senders.get_mut(key) else { return };
         let before = core::mem::replace(&mut sender.gateway, gateway);
         tracing::debug!(session = %self.logged_of(key), route = ?result, "route found");
@@ -139,6 +143,17 @@ impl Rsvp {
             self.remove_sent(SentState::Path(key, iface));
             self.repair(key, &[iface], &[]);
         }
+    }
+
+    /// The mark of a next hop, by which its address is found again.
+    pub(super) fn note_gateway(&mut self, gateway: IpAddr) -> u32 {
+        let mark = self.mark(gateway);
+        if self.gateways.len() >= MAX_GATEWAYS && !self.gateways.contains_key(&mark) {
+            // Those in use come back with the next lookups; the kernel chooses next hops that are not known.
+            self.gateways.clear();
+        }
+        self.gateways.insert(mark, gateway);
+        mark
     }
 
     /// The pair of a multicast sender.

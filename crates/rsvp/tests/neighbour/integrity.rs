@@ -418,6 +418,7 @@ fn each_interface_has_its_own_association() {
         router_alert: true,
         towards: 0,
         through: false,
+        gateway: None,
     };
     a.layer.send_alone(envelope, &octets);
     let packet = a.layer.poll().unwrap();

@@ -295,6 +295,7 @@ impl Node {
             router_alert: down,
             towards: 0,
             through: false,
+            gateway: None,
         };
         let state = self.handles.get(&port).copied();
         let reason = match what {

@@ -87,6 +87,7 @@ pub(super) fn forward_segmented(mut io: Io, to: SocketAddrV4, stop: &AtomicBool)
                 src: SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), received.dst.port()),
                 dst: to.into(),
                 ifindex: None,
+                gateway: None,
                 ttl: 64,
                 tos: 0,
                 dont_fragment: false,

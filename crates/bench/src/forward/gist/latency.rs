@@ -181,6 +181,7 @@ fn echoed(io: &mut Io, batch: &mut Batch) -> Result<Duration> {
         src: SocketAddr::new(SOURCE.into(), PORT),
         dst: SocketAddr::new(MIDDLE_UP.into(), PORT),
         ifindex: None,
+        gateway: None,
         ttl: 64,
         tos: 0,
         dont_fragment: false,

@@ -279,6 +279,7 @@ pub(super) const fn packet<'a>(
         src: SocketAddr::new(src, 0),
         dst: SocketAddr::new(dst, 0),
         ifindex: None,
+        gateway: None,
         ttl: TTL,
         tos: 0,
         dont_fragment: false,

@@ -29,13 +29,15 @@ pub struct Envelope {
     pub towards: u32,
     /// The next node is not the destination but a router or RSVP node that this node knows.
     pub through: bool,
+    /// The next hop of the data's route, for messages that follow it; `None`: the kernel's routing chooses it.
+    pub gateway: Option<IpAddr>,
 }
 
 impl Envelope {
     /// A packet from `src` to `dst` by an interface, without Router Alert, whose next node is its destination.
     pub(crate) const fn direct(src: IpAddr, dst: IpAddr, ifindex: IfIndex, ttl: u8, tos: u8) -> Self {
-        let (routed, router_alert) = (false, false);
-        Self { src, dst, ifindex, routed, ttl, tos, router_alert, towards: 0, through: false }
+        let (routed, router_alert, through) = (false, false, false);
+        Self { src, dst, ifindex, routed, ttl, tos, router_alert, towards: 0, through, gateway: None }
     }
 }
 
@@ -78,11 +80,11 @@ impl Outbox {
 
     /// The next packet; `unproved`: its next node has proved nothing.
     pub(crate) fn poll(&mut self, unproved: bool) -> Option<IpTransmit<'_>> {
-        let (Envelope { src, dst, ifindex, routed, ttl, tos, router_alert, .. }, span) =
+        let (Envelope { src, dst, ifindex, routed, ttl, tos, router_alert, gateway, .. }, span) =
             self.queue.pop_front()?;
         let payload = self.octets.get(span).unwrap_or_default();
         let ifindex = (ifindex != IfIndex::NONE && !routed).then_some(ifindex);
         let router_alert = router_alert || dst.is_ipv6(); // RFC 2711: all RSVP packets
-        Some(IpTransmit { src, dst, ifindex, ttl, tos, router_alert, unproved, payload })
+        Some(IpTransmit { src, dst, ifindex, gateway, ttl, tos, router_alert, unproved, payload })
     }
 }
