@@ -4,6 +4,7 @@ mod counted;
 mod engine;
 mod kernel;
 mod mending;
+mod sweep;
 mod turn;
 mod wall;
 mod watchers;
@@ -35,6 +36,7 @@ pub(crate) use counted::DaemonCounters;
 use engine::Engine;
 pub(crate) use kernel::Enforced;
 use mending::Mending;
+use sweep::Sweep;
 use turn::{Part, Turn};
 use wall::Wall;
 use watchers::Watchers;
@@ -66,6 +68,7 @@ pub(crate) struct Driver {
     /// When the service manager gets the next sign of life.
     watchdog_due: Time,
     mending: Mending,
+    sweep: Sweep,
     wall: Wall,
     reporter: Reporter,
     /// Something happened since the reporter looked.
@@ -98,6 +101,7 @@ impl Driver {
             notifier,
             watchdog_due: Time::ZERO,
             mending: Mending::default(),
+            sweep: Sweep::default(),
             wall: Wall::new(clock.start_unix_us()),
             reporter: Reporter::default(),
             unreported: false,
@@ -146,6 +150,10 @@ impl Driver {
                 let mended = self.mend(now);
                 self.done(Part::Mending, mended);
             }
+            if self.engine.enforcer.is_some() && self.sweep.due() <= now {
+                let compared = self.sweep(now);
+                self.done(Part::Sweep, compared);
+            }
             if self.unreported && self.reporter.next() <= now {
                 self.report();
                 self.done(Part::Report, 1);
@@ -193,7 +201,8 @@ impl Driver {
         }
         let report = self.unreported.then(|| self.reporter.next());
         let watchdog_due = self.notifier.watchdog.map(|_| self.watchdog_due);
-        let next = [self.engine.next_deadline(), report, watchdog_due, self.mending.due()];
+        let sweep = self.engine.enforcer.is_some().then(|| self.sweep.due());
+        let next = [self.engine.next_deadline(), report, watchdog_due, self.mending.due(), sweep];
         let next = next.into_iter().flatten().min();
         let wait = next.map(|next| next.since(self.clock.now()));
         let pinholes = self.engine.pinholes.as_ref().and_then(Pinholes::wait_time);

@@ -19,6 +19,7 @@ mod access;
 mod api;
 mod clients;
 mod connection;
+mod course;
 mod decisions;
 mod driver;
 mod handover;

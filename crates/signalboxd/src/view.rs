@@ -1,11 +1,11 @@
 //! What a query of a client sees of the node and of the kernel.
 
-use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
 use signalbox_core::{Counter, Time};
 use signalbox_linux::pinhole::Pinholes;
 use signalbox_linux::traffic::Enforcer;
 use signalbox_node::Node;
 
+use crate::course::Routing;
 use crate::metrics::Measured;
 
 /// The node and what is beside it, while the event loop stands still.
@@ -19,16 +19,7 @@ pub(crate) struct View<'a> {
 }
 
 /// The kernel as a query may use it.
-pub(crate) trait Kernel {
-    /// The interfaces and their addresses.
-    fn interfaces(&self) -> &[Interface];
-
-    /// The route that a packet would take.
-    ///
-    /// # Errors
-    /// There is no route.
-    fn route(&mut self, query: &RouteQuery) -> Result<Route, NoRoute>;
-
+pub(crate) trait Kernel: Routing {
     /// What keeps the reservations; `None` on a node that reserves nothing.
     fn enforcer(&mut self) -> Option<&mut Enforcer>;
 
@@ -47,13 +38,15 @@ pub(crate) trait Kernel {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
+
     use super::*;
     use crate::metrics::Measurements;
 
     /// A kernel without interfaces and routes.
     pub(crate) struct NoKernel;
 
-    impl Kernel for NoKernel {
+    impl Routing for NoKernel {
         fn interfaces(&self) -> &[Interface] {
             &[]
         }
@@ -61,7 +54,9 @@ pub(crate) mod tests {
         fn route(&mut self, _: &RouteQuery) -> Result<Route, NoRoute> {
             Err(NoRoute::Failed)
         }
+    }
 
+    impl Kernel for NoKernel {
         fn enforcer(&mut self) -> Option<&mut Enforcer> {
             None
         }

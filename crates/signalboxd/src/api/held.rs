@@ -8,6 +8,7 @@ use signalbox_node::resources::view::ReservationView;
 pub(crate) use signalbox_show::held::{guaranteed, id, interface, row, whole};
 
 use super::errors::Wrong;
+use crate::course;
 use crate::view::{Kernel, View};
 
 /// The reservation with an identifier.
@@ -33,6 +34,7 @@ pub(crate) fn reservation(
         let statistics = read.inspect_err(|error| tracing::debug!(%error, "statistics")).ok().flatten();
         (enforcer.is_enforced(held.reservation), statistics)
     });
+    let enforced = enforced && course::elsewhere(kernel, held.ifindex, &held.filters).is_none();
     v1::Reservation { enforced, statistics: statistics.map(counted), ..row(node, held) }
 }
 

@@ -43,6 +43,9 @@ signalbox_core::counters! {
         route_changes: u64,
         /// Times that rules or routes of the interception were installed again, because another program had removed them.
         interception_restored: u64,
+        /// Reservations that were at a link by which their packets no longer left, found by the comparison in the background and not
+        /// by a report of the kernel, and moved.
+        reservations_repaired: u64,
         /// Turns of the event loop that took longer than 100 ms.
         long_turns: u64,
         /// Lines left out of the log, because their place of the code wrote 20 in that second already, or nothing read them.

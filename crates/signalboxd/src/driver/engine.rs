@@ -15,6 +15,7 @@ use signalbox_linux::{Io, MulticastRoute};
 use signalbox_node::{Command, Event, Node};
 
 use super::{Counted, DaemonCounters, DaemonNumbers, Enforced};
+use crate::course::Routing;
 use crate::metrics::Measured;
 use crate::record::Recorder;
 use crate::requests::Query;
@@ -176,7 +177,20 @@ struct Beside<'a> {
     daemon: DaemonNumbers<'a>,
 }
 
-impl Kernel for Beside<'_> {
+/// The kernel's answers about routes.
+pub(super) struct Routed<'a>(pub(super) &'a mut Io);
+
+impl Routing for Routed<'_> {
+    fn interfaces(&self) -> &[Interface] {
+        self.0.interfaces()
+    }
+
+    fn route(&mut self, query: &RouteQuery) -> Result<Route, NoRoute> {
+        self.0.route(query)
+    }
+}
+
+impl Routing for Beside<'_> {
     fn interfaces(&self) -> &[Interface] {
         self.io.interfaces()
     }
@@ -184,7 +198,9 @@ impl Kernel for Beside<'_> {
     fn route(&mut self, query: &RouteQuery) -> Result<Route, NoRoute> {
         self.io.route(query)
     }
+}
 
+impl Kernel for Beside<'_> {
     fn enforcer(&mut self) -> Option<&mut Enforcer> {
         self.enforcer.as_deref_mut()
     }

@@ -21,6 +21,7 @@ pub(super) enum Part {
     Requests,
     Timers,
     Mending,
+    Sweep,
     Report,
     Reservations,
     Pinholes,
@@ -29,13 +30,14 @@ pub(super) enum Part {
 }
 
 impl Part {
-    const ALL: [(Self, &'static str); 11] = [
+    const ALL: [(Self, &'static str); 12] = [
         (Self::Packets, "packets"),
         (Self::Streams, "events of streams"),
         (Self::Changes, "changes of interfaces and routes"),
         (Self::Requests, "requests of clients"),
         (Self::Timers, "timers"),
         (Self::Mending, "parts of the kernel's state that were missing"),
+        (Self::Sweep, "reservations compared with routes"),
         (Self::Report, "report of counters"),
         (Self::Reservations, "reservations in the kernel"),
         (Self::Pinholes, "pinholes in the kernel"),

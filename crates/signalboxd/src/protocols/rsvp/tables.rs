@@ -14,6 +14,7 @@ use super::convert::{
 };
 use crate::api::pages::{Portion, page, walked};
 use crate::api::types::{interface, micros};
+use crate::course;
 use crate::view::View;
 
 page!(5: v1::ListSessionsResponse, sessions: v1::Session);
@@ -35,12 +36,14 @@ pub(super) fn sessions(
         })
     });
     let interfaces = view.kernel.interfaces().to_vec();
-    let enforcer = view.kernel.enforcer();
-    let enforced = |grant: Option<GrantId>| {
+    let mut enforced = |grant: Option<GrantId>| {
         let held = grant.and_then(|grant| view.node.resources().reservation(grant));
-        held.is_some_and(|held| enforcer.as_ref().is_some_and(|kernel| kernel.is_enforced(held.reservation)))
+        held.is_some_and(|held| {
+            view.kernel.enforcer().is_some_and(|enforcer| enforcer.is_enforced(held.reservation))
+                && course::elsewhere(&mut *view.kernel, held.ifindex, &held.filters).is_none()
+        })
     };
-    let rows = found.iter().map(|row| session(row, view.now, &interfaces, enforced));
+    let rows = found.iter().map(|row| session(row, view.now, &interfaces, &mut enforced));
     (rows.collect(), next)
 }
 
@@ -63,7 +66,7 @@ fn session(
     view: &SessionView,
     now: Time,
     interfaces: &[Interface],
-    enforced: impl Fn(Option<GrantId>) -> bool,
+    enforced: &mut dyn FnMut(Option<GrantId>) -> bool,
 ) -> v1::Session {
     let senders = view.senders.iter().map(|sender| v1::SenderState {
         filter: Some(filter_to_api(&sender.sender)),
