@@ -61,7 +61,8 @@ fn a_daemon_with_a_helper_has_no_capability() {
         assert_eq!(daemon[key], "", "{key}");
     }
     assert_eq!((daemon["User"].as_str(), daemon["NoNewPrivileges"].as_str()), ("signalbox", "yes"));
-    assert_eq!(daemon["SystemCallFilter"], "@system-service");
+    let with_bpf = service(&["signalboxd.service"])["SystemCallFilter"].clone();
+    assert_eq!(daemon["SystemCallFilter"], with_bpf.replace("@system-service bpf ", "@system-service "));
 }
 
 /// What confines the daemon confines its helper.
@@ -106,4 +107,70 @@ fn a_reload_checks_the_file_first() {
     let broken = run("[node\n");
     assert!(!broken.status.success(), "{broken:?}");
     fs::remove_file(&file).unwrap();
+}
+
+/// System calls of the set `@system-service` of systemd 252, which Debian 12 has, as far as the daemon can make them
+/// (systemd.exec(5), `systemd-analyze syscall-filter`). `seccomp` and `landlock_*` came into the set later, and `bpf` is in none.
+#[rustfmt::skip]
+const OF_SYSTEMD_252: &[&str] = &[
+    "accept4", "access", "arch_prctl", "bind", "brk", "capget", "capset", "clock_gettime",
+    "clock_nanosleep", "clone", "clone3", "close", "close_range", "connect", "dup", "dup2", "dup3",
+    "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_wait", "eventfd2", "execve", "exit", "exit_group",
+    "faccessat", "faccessat2", "fchmod", "fchown", "fcntl", "flock", "fork", "fstat", "fstatfs",
+    "ftruncate", "futex", "getcwd", "getdents64", "getegid", "geteuid", "getgid", "getpeername", "getpid",
+    "getrandom", "getsockname", "getsockopt", "gettid", "gettimeofday", "getuid", "ioctl", "kill",
+    "listen", "lseek", "lstat", "madvise", "mkdir", "mmap", "mprotect", "mremap", "munmap", "nanosleep",
+    "newfstatat", "open", "openat", "pidfd_open", "pidfd_send_signal", "pipe", "pipe2", "poll", "ppoll",
+    "prctl", "pread64", "prlimit64", "pselect6", "read", "readlink", "readlinkat", "readv", "recvfrom",
+    "recvmmsg", "recvmsg", "rename", "renameat", "restart_syscall", "rseq", "rt_sigaction",
+    "rt_sigprocmask", "rt_sigreturn", "sched_getaffinity", "sched_yield", "select", "sendmmsg", "sendmsg",
+    "sendto", "set_robust_list", "set_tid_address", "setgroups", "setresgid", "setresuid", "setsid",
+    "setsockopt", "shutdown", "sigaltstack", "socket", "socketpair", "stat", "statfs", "statx", "sysinfo",
+    "time", "timerfd_settime", "umask", "uname", "unlink", "unlinkat", "vfork", "wait4", "waitid", "write",
+    "writev",
+];
+/// What a process makes before it has confined itself, beside what it makes afterwards.
+const AT_THE_START: &[&str] =
+    &["seccomp", "landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self", "setresuid", "setresgid", "setgroups"];
+
+/// Whether a filter of a unit lets a call pass under systemd 252.
+fn passes(filter: &str, call: &str) -> bool {
+    let mut allowed = filter.split(' ');
+    allowed.any(|one| one == call || one == "@system-service" && OF_SYSTEMD_252.contains(&call))
+}
+
+/// O01: no unit depends on a set that a newer systemd made larger.
+#[test]
+fn the_filters_name_what_the_sets_of_debian_12_lack() {
+    let confined = include_str!("../../linux/src/confine/calls.rs");
+    let ends_name = |c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    let own: Vec<&str> =
+        confined.split("SYS_").skip(1).filter_map(|rest| rest.split(ends_name).next()).collect();
+    assert!(own.len() > 60, "{own:?}");
+    for (files, bpf) in [
+        (&["signalboxd.service"][..], true),
+        (&["signalboxd.service", "signalboxd-helper.conf"], false),
+        (&["signalboxd-helper.service"], false),
+    ] {
+        let filter = &service(files)["SystemCallFilter"];
+        for call in own.iter().chain(AT_THE_START).filter(|call| bpf || **call != "bpf") {
+            assert!(passes(filter, call), "{files:?} refuses {call}");
+        }
+        assert_eq!(passes(filter, "bpf"), bpf, "{files:?}");
+    }
+}
+
+/// O07: the daemon waits for the network, and an interface that is late does not end the attempts.
+#[test]
+fn a_router_comes_up_without_a_hand() {
+    for file in ["signalboxd.service", "signalboxd-helper.service"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../etc").join(file);
+        let text = fs::read_to_string(path).unwrap();
+        let (unit, _) = text.split_once("\n[Service]\n").expect("a section Service");
+        for line in ["Wants=network-online.target", "StartLimitIntervalSec=0"] {
+            assert!(unit.lines().any(|found| found == line), "{file} lacks {line}");
+        }
+        let after = unit.lines().find_map(|line| line.strip_prefix("After=")).unwrap_or_default();
+        assert!(after.split(' ').any(|target| target == "network-online.target"), "{file}: {after}");
+    }
 }
