@@ -7,11 +7,13 @@
 //! comparing are exact.
 
 mod delay;
+mod given;
 mod path;
 mod rspec;
 mod tspec;
 
 pub use delay::{ErrorTerms, LocalTerms, buffer, delay_bound, rate_for_delay};
+pub use given::Given;
 pub use path::{Bandwidth, Latency, Path, compose_override};
 pub use rspec::RSpec;
 pub use tspec::{MAX_BUCKET, MAX_RATE, SpecError, TSpec};

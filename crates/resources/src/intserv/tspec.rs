@@ -83,7 +83,7 @@ mod saved {
 
         fn try_from(from: TSpec) -> Result<Self, SpecError> {
             let TSpec { rate, bucket, peak, min_policed, max_packet } = from;
-            Self::new(rate, bucket, peak.unwrap_or(f32::INFINITY), min_policed, max_packet)
+            super::super::Given::tspec(rate, bucket, peak.unwrap_or(f32::INFINITY), min_policed, max_packet)
         }
     }
 }
@@ -123,13 +123,29 @@ impl TSpec {
         }
     }
 
-    /// Token rate *r*, octets a second.
+    /// The same without these values: they are 0, "not given".
+    pub(super) const fn without(self, rate: bool, bucket: bool, max_packet: bool) -> Self {
+        Self {
+            rate: if rate { 0.0 } else { self.rate },
+            bucket: if bucket { 0.0 } else { self.bucket },
+            max_packet: if max_packet { 0 } else { self.max_packet },
+            ..self
+        }
+    }
+
+    /// Whether it gives all that a request needs: a rate, a bucket within the range of finite ones, and *M*.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.rate > 0.0 && self.bucket > 0.0 && self.bucket < MAX_BUCKET && self.max_packet > 0
+    }
+
+    /// Token rate *r*, octets a second; 0: not given ([`Given`](super::Given)).
     #[must_use]
     pub const fn rate(&self) -> f32 {
         self.rate
     }
 
-    /// Bucket depth *b*, octets.
+    /// Bucket depth *b*, octets; 0: not given.
     #[must_use]
     pub const fn bucket(&self) -> f32 {
         self.bucket
@@ -141,7 +157,7 @@ impl TSpec {
         self.peak
     }
 
-    /// Minimum policed unit *m*, octets; 0: the sender says nothing.
+    /// Minimum policed unit *m*, octets; 0: not given.
     #[must_use]
     pub const fn min_policed(&self) -> u32 {
         self.min_policed
@@ -151,13 +167,18 @@ impl TSpec {
     /// than an IPv4 header.
     #[must_use]
     pub fn smallest_packet(&self) -> u32 {
-        if self.min_policed == 0 { IP_HEADER.min(self.max_packet) } else { self.min_policed }
+        if self.min_policed == 0 { IP_HEADER.min(self.largest_packet()) } else { self.min_policed }
     }
 
-    /// Maximum packet size *M*, octets.
+    /// Maximum packet size *M*, octets; 0: not given.
     #[must_use]
     pub const fn max_packet(&self) -> u32 {
         self.max_packet
+    }
+
+    /// The largest packet that *M* permits, octets: any if *M* is not given.
+    const fn largest_packet(&self) -> u32 {
+        if self.max_packet == 0 { u32::MAX } else { self.max_packet }
     }
 
     /// The same with another maximum packet size: a receiver takes the path MTU (RFC 2210 §2.3.2). *m* falls with it.
@@ -176,7 +197,10 @@ impl TSpec {
     /// # Errors
     /// [`SpecError::MaxPacket`] for more than *M*.
     pub fn with_min_policed(self, min_policed: u32) -> Result<Self, SpecError> {
-        Self::new(self.rate, self.bucket, self.peak, min_policed, self.max_packet)
+        if min_policed > self.largest_packet() {
+            return Err(SpecError::MaxPacket);
+        }
+        Ok(Self { min_policed, ..self })
     }
 
     /// The same with no more than this token rate, octets a second.
@@ -244,7 +268,8 @@ impl TSpec {
     }
 
     /// The sum of flows that share a reservation: r, b and p added, smallest m, largest M (RFC 2211 §8). Added exactly
-    /// and rounded up once, so the order of the flows does not matter and the sum is never less than its parts.
+    /// and rounded up once, so the order of the flows does not matter and the sum is never less than its parts. What one flow
+    /// does not give is not given in the sum.
     ///
     /// # Errors
     /// [`SpecError::Empty`]; the parameter whose sum leaves its range.
@@ -253,7 +278,12 @@ impl TSpec {
         let first = specs.next().ok_or(SpecError::Empty)?;
         let mut sums = [fixed(first.rate), fixed(first.bucket), fixed(first.peak)];
         let mut total = first;
+        let (mut rate, mut bucket, mut most) =
+            (first.rate == 0.0, first.bucket == 0.0, first.max_packet == 0);
         for spec in specs {
+            rate |= spec.rate == 0.0;
+            bucket |= spec.bucket == 0.0;
+            most |= spec.max_packet == 0;
             for (sum, part) in sums.iter_mut().zip([spec.rate, spec.bucket, spec.peak]) {
                 *sum = sum.saturating_add(fixed(part));
             }
@@ -261,10 +291,18 @@ impl TSpec {
                 total.peak = f32::INFINITY;
             }
             total.min_policed = total.min_policed.min(spec.min_policed);
-            total.max_packet = total.max_packet.max(spec.max_packet);
+            total.max_packet = total.max_packet.max(spec.largest_packet());
         }
         let peak = if total.peak == f32::INFINITY { f32::INFINITY } else { float_up(sums[2]) };
-        Self::new(float_up(sums[0]), float_up(sums[1]), peak, total.min_policed, total.max_packet)
+        let given = |open: bool, sum: u128| if open { 1.0 } else { float_up(sum) };
+        let sum = Self::new(
+            given(rate, sums[0]),
+            given(bucket, sums[1]),
+            peak,
+            total.min_policed,
+            total.largest_packet(),
+        )?;
+        Ok(sum.without(rate, bucket, most))
     }
 
     /// For the kernel and for admission: whole octets, rounded up.

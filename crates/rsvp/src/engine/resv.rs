@@ -155,6 +155,8 @@ impl Rsvp {
                 self.reject_flow(context, (failure, false), &flow, &[filter]);
                 continue;
             };
+            let of = (Some(sender), wanted.oif);
+            let flowspec = self.completed(flowspec, wanted.session, of);
             match self.reserve(&mut context.upstream, wanted, Some(sender), &[], &flowspec, resources) {
                 Outcome::Refreshed { branch } => {
                     self.counters.resvs_refreshed += 1;
@@ -196,6 +198,7 @@ impl Rsvp {
                 return self.reject_flow(context, (failure, false), &flow, &filters);
             }
         };
+        let flowspec = self.completed(flowspec, wanted.session, (None, wanted.oif));
         if wanted.style == Style::Wf
             && wanted.confirm.is_none()
             && let Some(key) = self.find_branch(wanted.session, None, wanted.oif)

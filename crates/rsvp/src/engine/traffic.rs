@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use signalbox_core::node::Prefix;
 use signalbox_core::traffic::{FlowFilter, ServiceClass};
 use signalbox_core::{IfIndex, Key};
-use signalbox_resources::intserv::{ErrorTerms, TSpec};
+use signalbox_resources::intserv::{ErrorTerms, Given, TSpec};
 use signalbox_resources::request::GuaranteedRequest;
 use signalbox_resources::{
     Cause, GrantId, GrantRequest, LostWhy, Neighbour, Owner, Proof, Refusal, RequestedBy, Requester,
@@ -14,6 +14,7 @@ use signalbox_resources::{
 
 use super::branch::{Branch, Request};
 use super::forward::Tears;
+use super::interfaces::Iface;
 use super::path::policy_in;
 use super::policy;
 use super::receive::Failure;
@@ -107,7 +108,7 @@ impl Rsvp {
             filters.push(self.flow(session, Some(sender)));
             (*sender.tspec, if flowspec.rspec.is_some() { self.terms(sender) } else { None })
         };
-        let least = flowspec.tspec.minimum(path);
+        let least = flowspec.tspec.minimum(Given::beside(path, &flowspec.tspec));
         // The lesser of ordered Tspecs has the larger m; headers are counted for the smaller (RFC 2210 §3.2.1).
         let small = flowspec.tspec.smallest_packet().min(path.smallest_packet()).min(least.max_packet());
         let traffic = least.with_min_policed(small).unwrap_or(least).to_traffic().map_err(bad)?;
@@ -172,6 +173,32 @@ impl Rsvp {
             }
             _ => RequestedBy::Unknown,
         }
+    }
+
+    /// A flowspec of a Resv with all that it does not give ([`Given`]). `sender`: the one that it is for; `None`: all senders of
+    /// the session whose data leave by the interface.
+    pub(super) fn completed(
+        &self,
+        flowspec: FlowSpec,
+        session: Key,
+        (sender, oif): (Option<Key>, Iface),
+    ) -> FlowSpec {
+        if flowspec.tspec.is_complete() {
+            return flowspec;
+        }
+        let concerned = |key: Key, one: &Sender| match sender {
+            Some(sender) => sender == key,
+            None => one.leaves_by(oif),
+        };
+        let mut parts = Vec::new();
+        let mut mtu = self.interfaces.get(oif).map_or(u32::MAX, |known| known.mtu);
+        for (_, one) in self.senders_of(session).filter(|(key, one)| concerned(*key, one)) {
+            parts.push(*one.tspec);
+            mtu = self.adspec_of(one).map_or(mtu, |adspec| mtu.min(adspec.general.mtu));
+        }
+        let senders = TSpec::sum(parts).unwrap_or(flowspec.tspec);
+        let tspec = Given::complete(flowspec.tspec, &senders, mtu);
+        FlowSpec { tspec, ..flowspec }
     }
 
     /// Error terms of the path up to this node, from the ADSPEC of a sender (RFC 2212).

@@ -128,7 +128,7 @@ impl Rsvp {
         sender.has(NON_RSVP) || self.adspec_of(sender).is_some_and(|adspec| adspec.general.broken)
     }
 
-    fn adspec_of(&self, sender: &Sender) -> Option<Adspec> {
+    pub(super) fn adspec_of(&self, sender: &Sender) -> Option<Adspec> {
         RawAdspec::from_octets(self.adspecs.lookup(sender.adspec)?)?.read().ok()
     }
 

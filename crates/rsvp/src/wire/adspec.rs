@@ -2,7 +2,7 @@
 
 mod advance;
 
-use signalbox_resources::intserv::{Bandwidth, ErrorTerms, Latency, LocalTerms, Path};
+use signalbox_resources::intserv::{Bandwidth, ErrorTerms, Given, Latency, LocalTerms, Path};
 use signalbox_wire::{Reader, Writer};
 
 use super::code_points::{Class, TrafficControlValue};
@@ -284,15 +284,8 @@ fn general<'a>(all: &mut Reader<'a>) -> Result<(Path, Reader<'a>), SpecFault> {
         return Err(bad("the general parameters do not come first"));
     }
     let (_, values) = parameters(&mut first)?;
-    match values {
-        Overrides {
-            hops: Some(hops),
-            bandwidth: Some(bandwidth),
-            latency: Some(latency),
-            mtu: Some(mtu),
-        } => Ok((Path { broken: first.broken, hops, bandwidth, latency, mtu }, *all)),
-        _ => Err(bad("a general parameter is missing")),
-    }
+    let Overrides { hops, bandwidth, latency, mtu } = values;
+    Ok((Given::path(first.broken, hops, bandwidth, latency, mtu), *all))
 }
 
 /// The services of an ADSPEC so far.
@@ -327,7 +320,7 @@ fn parameters(fragment: &mut Fragment<'_>) -> Result<(Option<ErrorTerms>, Overri
             (HOPS, Value::Word(hops)) => overrides.hops = Some(u8::try_from(hops).unwrap_or(u8::MAX)),
             (BANDWIDTH, Value::Word(bits)) => overrides.bandwidth = Some(bandwidth(bits)?),
             (LATENCY, Value::Word(latency)) => overrides.latency = Some(Latency(latency)),
-            (MTU, Value::Word(mtu)) => overrides.mtu = Some(mtu),
+            (MTU, Value::Word(mtu)) => overrides.mtu = Some(Given::mtu(mtu)),
             (133..=136, Value::Word(term)) => {
                 if let Some(slot) = terms.get_mut(usize::from(number - TERMS.start())) {
                     *slot = Some(term);
@@ -363,8 +356,6 @@ fn parameter<'a>(rest: &mut Reader<'a>) -> Result<(u8, Value<'a>), SpecFault> {
 }
 
 fn bandwidth(bits: u32) -> Result<Bandwidth, SpecFault> {
-    // Some nodes give +infinity for "no limit here".
     let value = f32::from_bits(bits);
-    let value = if value == f32::INFINITY { Bandwidth::MOST.value() } else { value };
-    Bandwidth::new(value).map_err(|_| bad("bandwidth is no number from 1 to 40e12, nor 0"))
+    Given::bandwidth(value).map_err(|_| bad("bandwidth is no number from 1 to 40e12, nor 0"))
 }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use signalbox_resources::intserv::{RSpec, SpecError, TSpec};
+use signalbox_resources::intserv::{Given, RSpec, SpecError, TSpec};
 use signalbox_wire::Reader;
 
 use super::code_points::{Class, TrafficControlValue};
@@ -67,7 +67,7 @@ const fn why(error: SpecError) -> &'static str {
         SpecError::Rate => "token rate r out of range",
         SpecError::Bucket => "bucket depth b out of range",
         SpecError::Peak => "peak rate p out of range",
-        SpecError::MaxPacket => "maximum packet size M is 0 or below m",
+        SpecError::MaxPacket => "maximum packet size M is below m",
         SpecError::ServiceRate => "service rate R out of range",
         SpecError::ServiceBelowRate => "service rate R below token rate r",
         SpecError::PeakBelowRate => "peak rate p below token rate r",
@@ -76,7 +76,7 @@ const fn why(error: SpecError) -> &'static str {
     }
 }
 
-/// The contents of a FLOWSPEC (RFC 2210 §3.2). Its values are valid.
+/// The contents of a FLOWSPEC (RFC 2210 §3.2). Its values are valid, or not given ([`Given`]).
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FlowSpec {
@@ -120,8 +120,8 @@ impl<'a> RawFlowSpec<'a> {
     /// Parses the contents (RFC 2210 §3.2).
     ///
     /// # Errors
-    /// 21/2 for an unknown service, 21/3 for bad contents: other parameters, several services, values out of range, for
-    /// guaranteed service also p < r or R < r.
+    /// 21/2 for an unknown service, 21/3 for bad contents: other parameters, several services, values out of range that
+    /// cannot be read as not given ([`Given`]), for guaranteed service also p < r or R < r.
     pub fn read(&self) -> Result<FlowSpec, SpecFault> {
         const BAD: TrafficControlValue = TrafficControlValue::BAD_FLOWSPEC;
         let bad = |why| SpecFault::new(BAD, why);
@@ -135,16 +135,20 @@ impl<'a> RawFlowSpec<'a> {
         }
         let tspec = tspec(&mut service.rest, BAD)?;
         let rspec = if service.number == 2 {
-            let mut rspec = parameter(&mut service.rest, PARAMETER_RSPEC)
-                .ok_or(bad("no RSpec for guaranteed service"))?;
-            let short = |_| bad("length of the RSpec");
-            let rate = f32::from_bits(rspec.u32().map_err(short)?);
-            let slack = rspec.u32().map_err(short)?;
-            if !rspec.is_empty() {
-                return Err(bad("length of the RSpec"));
-            }
-            let rspec = RSpec::new(rate, slack).and_then(|rspec| rspec.checked(&tspec));
-            Some(rspec.map_err(|error| SpecFault::of(BAD, error))?)
+            let (rate, slack) = if service.rest.is_empty() {
+                (0.0, 0) // not given
+            } else {
+                let mut rspec = parameter(&mut service.rest, PARAMETER_RSPEC)
+                    .ok_or(bad("not the RSpec of guaranteed service"))?;
+                let short = |_| bad("length of the RSpec");
+                let rate = f32::from_bits(rspec.u32().map_err(short)?);
+                let slack = rspec.u32().map_err(short)?;
+                if !rspec.is_empty() {
+                    return Err(bad("length of the RSpec"));
+                }
+                (rate, slack)
+            };
+            Some(Given::rspec(rate, slack, &tspec).map_err(|error| SpecFault::of(BAD, error))?)
         } else {
             None
         };
@@ -178,7 +182,7 @@ impl<'a> RawTspec<'a> {
     /// Parses the contents (RFC 2210 §3.1).
     ///
     /// # Errors
-    /// 21/4 for bad contents and values out of range.
+    /// 21/4 for bad contents, and values out of range that cannot be read as not given ([`Given`]).
     pub fn read(&self) -> Result<TSpec, SpecFault> {
         const BAD: TrafficControlValue = TrafficControlValue::BAD_TSPEC;
         let bad = |why| SpecFault::new(BAD, why);
@@ -204,7 +208,7 @@ fn tspec(rest: &mut Reader<'_>, value: TrafficControlValue) -> Result<TSpec, Spe
         return Err(SpecFault::new(value, "length of the TSpec"));
     }
     let [r, b, p] = [r, b, p].map(f32::from_bits);
-    TSpec::new(r, b, p, m, max).map_err(|error| SpecFault::of(value, error))
+    Given::tspec(r, b, p, m, max).map_err(|error| SpecFault::of(value, error))
 }
 
 /// The data after the message header of a whole object, in version 0 (RFC 2210 Appendix A.1).

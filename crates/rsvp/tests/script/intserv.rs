@@ -244,15 +244,16 @@ fn requests_that_cannot_be_are_refused() {
         error
     };
     assert_eq!(answer(with(0, right[0])), None);
-    assert_eq!(answer(with(3, 0)), None, "m is not said");
+    for (at, what) in [(0, "r"), (1, "b"), (2, "p"), (3, "m"), (4, "M"), (5, "R")] {
+        assert_eq!(answer(with(at, 0)), None, "{what} is not given");
+    }
     let bad = Some((ErrorCode::TRAFFIC_CONTROL, 3));
     let cases = [
-        ("r is 0", with(0, 0)),
-        ("b is 0", with(1, 0)),
+        ("r is negative zero", with(0, (-0.0_f32).to_bits())),
         ("b is negative", with(1, (-1.0_f32).to_bits())),
         ("p < r", with(2, (B / 2.0).to_bits())),
         ("m > M", with(3, 1501)),
-        ("M is 0", with(4, 0)),
+        ("R is infinite", with(5, f32::INFINITY.to_bits())),
         ("R < r", with(5, (B / 2.0).to_bits())),
         ("R is no number", with(5, f32::NAN.to_bits())),
     ];

@@ -48,4 +48,5 @@ mod staged;
 mod trust;
 mod unexpected;
 mod unknown;
+mod unset;
 mod upcalls;

@@ -39,10 +39,10 @@ fn by_hand() {
 }
 
 /// Proves RSVPIS-2210-3.1-04, RSVPIS-2215-3.6-02, RSVPIS-2215-3.6-03 and RSVPIS-2212-Invocation-02: invalid values of r,
-/// b, p and M. An m of 0 is accepted from others: some senders leave it so.
+/// b, p and M. What is 0 or without a service rate is not given (`Given`).
 #[test]
 fn values_that_are_none() {
-    let floats = [0.0, -0.0, -1.0, 0.5, f32::NAN, f32::NEG_INFINITY, 5e13];
+    let floats = [-0.0, -1.0, 0.5, f32::NAN, f32::NEG_INFINITY, 5e13];
     for value in floats.map(f32::to_bits) {
         for word in [4, 5, 6] {
             if word == 5 && value == 5e13_f32.to_bits() {
@@ -67,12 +67,15 @@ fn values_that_are_none() {
         );
     }
     let infinite = f32::INFINITY.to_bits();
-    assert!(tspec(&with(TSPEC, 4, infinite)).is_err() && tspec(&with(TSPEC, 5, infinite)).is_err());
     assert!(flowspec(&with(GUARANTEED, 10, infinite)).is_err());
     assert!(flowspec(&with(GUARANTEED, 6, infinite)).is_ok(), "an unknown peak");
     assert_eq!(tspec(&with(TSPEC, 5, 3e11_f32.to_bits())), Err(TrafficControlValue::BAD_TSPEC), "b");
     // m, and M below it.
-    assert_eq!(tspec(&with(TSPEC, 7, 0)).unwrap().min_policed(), 0, "m is not said");
+    assert_eq!(tspec(&with(TSPEC, 7, 0)).unwrap().min_policed(), 0, "m is not given");
+    assert_eq!(tspec(&with(TSPEC, 8, 0)).unwrap().max_packet(), 0, "M is not given");
+    assert_eq!(tspec(&with(TSPEC, 4, 0)).unwrap().rate(), 0.0, "r is not given");
+    assert_eq!(tspec(&with(TSPEC, 6, 0)).unwrap().peak(), f32::INFINITY, "p is not given");
+    assert_eq!(flowspec(&with(GUARANTEED, 10, 0)).unwrap().rspec, RSpec::new(125_000.0, 1000).ok());
     assert_eq!(tspec(&with(TSPEC, 8, 63)), Err(TrafficControlValue::BAD_TSPEC));
     assert_eq!(flowspec(&with(CONTROLLED, 7, 0)).unwrap().tspec.min_policed(), 0);
     assert_eq!(flowspec(&with(CONTROLLED, 8, 63)), Err(TrafficControlValue::BAD_FLOWSPEC));
@@ -113,11 +116,8 @@ fn headers() {
 #[test]
 fn services() {
     assert_eq!(flowspec(&with(CONTROLLED, 2, 0x4d00_0006)), Err(TrafficControlValue::SERVICE_UNSUPPORTED));
-    assert_eq!(
-        flowspec(&with(CONTROLLED, 2, 0x0200_0006)),
-        Err(TrafficControlValue::BAD_FLOWSPEC),
-        "no RSpec"
-    );
+    let without = flowspec(&with(CONTROLLED, 2, 0x0200_0006)).unwrap();
+    assert_eq!(without.rspec, RSpec::new(125_000.0, 0).ok(), "no RSpec: R = r");
     assert_eq!(tspec(&with(TSPEC, 2, 0x0500_0006)), Err(TrafficControlValue::BAD_TSPEC));
     // Two fragments.
     let second = &CONTROLLED[CONTROLLED.find("05000006").unwrap()..];
