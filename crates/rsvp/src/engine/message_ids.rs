@@ -16,7 +16,6 @@ use super::neighbour::{Outgoing, SendReason, SentHandle, SummaryTo, Unknown, Upc
 use super::outbox::Envelope;
 use super::received::ReceivedStates;
 use super::slow::Pace;
-use crate::wire::{Class, ErrorCode, ErrorSpec};
 
 /// Senders of one source in one group of which the first ones show by which interface data arrive.
 const ALIKE: usize = 16;
@@ -154,6 +153,11 @@ impl MessageIds {
         }
     }
 
+    /// These states are sent soon, in parts.
+    pub(super) fn send_soon(&mut self, states: Vec<SentState>) {
+        self.lost.extend(states);
+    }
+
     /// The handle of the MESSAGE_ID of sent state.
     pub(super) fn handle_of(&self, about: &SentState) -> Option<SentHandle> {
         self.sent.get(self.of_state(about)?)?.handle()
@@ -273,31 +277,8 @@ impl Rsvp {
         Some(key)
     }
 
-    /// Handles an error about the class MESSAGE_ID (RFC 2961 §4.8): the state goes without one from now on. Whether the
-    /// error is about that.
-    pub(super) fn message_ids_refused(&mut self, states: &[SentState], error: &ErrorSpec) -> bool {
-        let class = Class(error.value.to_be_bytes()[0]);
-        if error.code != ErrorCode::UNKNOWN_CLASS
-            || !matches!(class, Class::MESSAGE_ID | Class::MESSAGE_ID_ACK)
-        {
-            return false;
-        }
-        let mut refused = false;
-        for about in states {
-            let Some(state) = self.message_ids.handle_of(about) else { continue };
-            refused = true;
-            tracing::debug!(?about, "neighbor refuses MESSAGE_IDs");
-            let (iface, towards) = self.next_of(about);
-            let ifindex = self.interfaces.get(iface).map_or(IfIndex::NONE, |known| known.ifindex);
-            if !self.neighbours.refused(state, ifindex, towards) {
-                self.send_again(*about);
-            }
-        }
-        refused
-    }
-
     /// The interface and the mark of the next node that a state was sent to.
-    fn next_of(&self, about: &SentState) -> (Iface, u32) {
+    pub(super) fn next_of(&self, about: &SentState) -> (Iface, u32) {
         match about {
             SentState::Path(key, iface) | SentState::PathTear(key, iface) => {
                 let Some(sender) = self.senders.get(*key) else { return (Iface::NONE, 0) };
@@ -329,7 +310,7 @@ impl Rsvp {
     }
 
     /// The mark of what a message without a stored MESSAGE_ID makes or ends, for the neighbour layer; 0: it does neither.
-    fn mark_of(&self, about: &SentState) -> u64 {
+    pub(super) fn mark_of(&self, about: &SentState) -> u64 {
         match *about {
             SentState::Nothing => 0,
             SentState::ResvTear(mark) => mark,
@@ -401,6 +382,7 @@ impl Rsvp {
                 Upcall::Lost { neighbour, ifindex } => {
                     self.neighbour_lost(neighbour, self.interfaces.iface(ifindex))
                 }
+                Upcall::Shown { towards, able } => self.neighbour_shown(towards, able),
                 Upcall::LastKeyExpired { id, ifindex } => {
                     tracing::warn!(key = id, ifindex = ifindex.0, "the last key expired, and is used on");
                 }
@@ -409,11 +391,12 @@ impl Rsvp {
     }
 
     /// Sends state as a whole message.
-    fn send_again(&mut self, about: SentState) {
-        self.withheld.clear();
+    pub(super) fn send_again(&mut self, about: SentState) {
         match about {
+            // What previous hops have is not concerned.
             SentState::Path(sender, iface) => self.send_path_again(sender, iface),
             SentState::Resv(session, hop) | SentState::Part(session, hop) => {
+                self.withheld.clear();
                 let flows = self.resv_contents(session, hop);
                 self.repeat_resv(session, hop, &flows);
                 self.buffers.flows = flows;
@@ -447,12 +430,9 @@ impl Rsvp {
         }
         for _ in 0..AT_ONCE {
             let Some(about) = self.message_ids.lost.pop_front() else { return };
-            // State that ended meanwhile was removed; of requests only what is left is sent.
-            let part = matches!(about, SentState::Part(..));
-            if part || self.message_ids.of_state(&about).is_some() {
-                self.remove_sent(about);
-                self.send_again(about);
-            }
+            // Of a sender or requests that ended meanwhile nothing is sent; of requests only what is left.
+            self.remove_sent(about);
+            self.send_again(about);
         }
         self.message_ids.lost_at = self.now + PAUSE;
     }

@@ -82,6 +82,7 @@ mod timers;
 mod traffic;
 mod trees;
 mod unexpected;
+mod unnamed;
 mod view;
 mod withheld;
 
@@ -129,6 +130,7 @@ use sender::Sender;
 use session::{APPLICATIONS, Session};
 use shared::Shared;
 use trees::Trees;
+use unnamed::Unnamed;
 use withheld::Withheld;
 
 /// The owner of this protocol's grants.
@@ -227,6 +229,7 @@ pub struct Rsvp {
     replies: RateShares,
     message_ids: MessageIds,
     withheld: Withheld,
+    unnamed: Unnamed,
     /// Paths of the node before this one that are not handled yet.
     inherited: Entries,
     out: Outbox,
@@ -284,6 +287,7 @@ impl Rsvp {
                 KeyedHasher::new(&mut rng)
             }),
             withheld: Withheld::default(),
+            unnamed: Unnamed::default(),
             inherited: Entries::default(),
             out: Outbox::default(),
             rng,

@@ -55,7 +55,7 @@ impl Rsvp {
     ) -> bool {
         let ifindex = envelope.ifindex.unwrap_or_default();
         let mut whole = true;
-        let sent = if self.neighbours.is_plain(ifindex) {
+        let sent = if self.neighbours.is_plain(ifindex) || self.gets_plain(&envelope, about) {
             let (mut octets, flags) = self.neighbours.lend(ifindex);
             let start = octets.len();
             let mut writer = Writer::new(&mut octets, kind, flags, envelope.ttl);
@@ -116,9 +116,8 @@ impl Rsvp {
     }
 
     /// The mark of a router or RSVP node, for the neighbour layer.
-    #[expect(clippy::cast_possible_truncation, reason = "a part of a hash")]
     pub(super) fn mark(&self, address: IpAddr) -> u32 {
-        self.hasher.hash_one(&address) as u32
+        self.neighbours.mark(address)
     }
 
     /// The addressing of a message to the previous hop whose Paths come by `iif`. If hops without RSVP lie between, the

@@ -350,7 +350,8 @@ fn without_a_name_for_those_who_know_none() {
     a.path(ms(0), Kind::Trigger, 5000, To::Unknown);
     let named = one(a.drain());
     a.layer.advance(ms(1));
-    assert!(a.layer.refused(a.handles[&5000], ETH, 0));
+    a.layer.refused(ETH, 0);
+    assert!(a.layer.repeat_without(a.handles[&5000]));
     let plain = one(a.drain());
     assert_eq!(plain.message().message_id, None);
     assert_eq!(plain.payload.len(), named.payload.len() - 12);
@@ -360,7 +361,7 @@ fn without_a_name_for_those_who_know_none() {
     a.path(ms(31_000), Kind::Trigger, 5000, To::Unknown);
     assert_eq!(one(a.drain()).message().message_id, None);
     a.layer.advance(ms(31_000));
-    assert!(!a.layer.refused(a.handles[&5000], ETH, 0), "nothing waits: the engine sends it");
+    assert!(!a.layer.repeat_without(a.handles[&5000]), "nothing waits: the engine sends it");
 }
 
 /// Proves RSVPRR-2961-6-05 for MESSAGE_IDs: without an acknowledgment they stay, and refreshes go on.

@@ -5,6 +5,7 @@ mod advert;
 mod applications;
 mod arrival;
 mod blockade;
+mod capable;
 mod codes;
 mod confirm;
 mod control;

@@ -133,6 +133,7 @@ fn without_reduction_all_is_as_ever() {
 #[test]
 fn the_report_is_sent_reliably() {
     let mut rig = node(|config| config.neighbours.interface.reduction.reliable = true);
+    crate::capable::shown(&mut rig, 2, 9);
     let sent = reduce(&mut rig, load(80.0 * B));
     assert!(one_to(&sent, MessageType::RESV_ERR, at(2, 9)).message().message_id.is_some());
 }

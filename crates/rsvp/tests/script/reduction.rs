@@ -159,6 +159,8 @@ fn whatever_is_new_is_said_whole() {
 #[test]
 fn unacknowledged_state_lives_its_time() {
     let mut rig = Rig::with_neighbours(Config::default(), "10mbit");
+    crate::capable::shown(&mut rig, 1, 9);
+    crate::capable::shown(&mut rig, 2, 9);
     let mut sent = rig.path(&Path::new());
     sent.extend(rig.resv(&Resv::ff(&[(load(B), 1)])));
     let start = rig.now;
@@ -168,7 +170,7 @@ fn unacknowledged_state_lives_its_time() {
     for kind in [MessageType::PATH, MessageType::RESV] {
         let times: Vec<_> = all(&sent, kind).iter().map(|one| one.at.since(start)).collect();
         let soon = times.iter().filter(|at| **at < Duration::from_secs(10)).count();
-        assert_eq!(soon, 3, "{kind}: Rl transmissions, at {times:?}");
+        assert_eq!(soon, 4, "{kind}: Rl transmissions and one without MESSAGE_ID, at {times:?}");
         let late: Vec<_> = times.iter().filter(|at| **at >= Duration::from_secs(10)).collect();
         assert!(late.len() >= 3 && late.windows(2).all(|two| *two[1] - *two[0] <= Duration::from_secs(46)));
     }

@@ -174,9 +174,9 @@ fn a_path_follows_its_route_to_another_router_of_the_same_link() {
         let mut config = Config::default();
         config.neighbours.interface.reduction.reliable = reliable;
         let mut rig = Rig::with_neighbours(config, "10mbit");
-        rig.path(&Path::new());
+        let sent = rig.path(&Path::new());
         if reliable {
-            acknowledge_all(&mut rig);
+            acknowledge_all(&mut rig, &sent);
             let sent = rig.wait(Duration::from_secs(50));
             assert!(
                 all(&sent, MessageType::PATH).is_empty() && !all(&sent, MessageType::SREFRESH).is_empty()
@@ -203,8 +203,7 @@ fn a_path_follows_its_route_to_another_router_of_the_same_link() {
 }
 
 /// Neighbour 9 at eth2 supports refresh reduction and acknowledges all messages.
-fn acknowledge_all(rig: &mut Rig) {
-    let sent = rig.wait(Duration::from_millis(600));
+fn acknowledge_all(rig: &mut Rig, sent: &[Sent]) {
     let names: Vec<_> = sent.iter().filter_map(|one| one.message().message_id).collect();
     assert!(!names.is_empty());
     let mut ack = compose(MessageType::ACK, 255, |w| {

@@ -88,8 +88,7 @@ impl Neighbours {
         }
         let preface = Preface { signed: Signed::AsConfigured, acks: &acks, message_id };
         let to = towards.unwrap_or(envelope.dst);
-        let plain = self.reluctant.is_plain(self.now, (envelope.ifindex, envelope.towards));
-        let bundles = bundles && own.is_some() && !plain;
+        let bundles = bundles && own.is_some() && self.is_reliable(envelope.ifindex, envelope.towards);
         match key.filter(|key| bundles && self.peers.get(*key).is_some_and(|peer| peer.is_capable())) {
             Some(key) => {
                 let makes = matches!(

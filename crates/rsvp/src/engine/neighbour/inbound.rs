@@ -268,6 +268,13 @@ impl Neighbours {
             return Self::without_reduction(message);
         }
         let summary = reduction.summary;
+        let shown = bundled || message.message_id.is_some() || message.acks().next().is_some();
+        if let Some(able) = peer.and_then(|key| self.peers.get_mut(key)).and_then(|peer| peer.shows(shown)) {
+            let towards = (packet.ifindex, self.mark(*neighbour));
+            if self.standings.shows(self.now, towards, able) {
+                self.upcalls.push_back(Upcall::Shown { towards, able });
+            }
+        }
         for (message_id, negative) in message.acks() {
             self.acknowledged(peer, packet.ifindex, message_id, negative);
         }
@@ -397,7 +404,10 @@ impl Neighbours {
         }
         self.counters.acks_received += 1;
         if let Some(waiting) = self.sent.waiting(key) {
-            self.reluctant.acknowledged((waiting.envelope.ifindex, waiting.envelope.towards));
+            let towards = (waiting.envelope.ifindex, waiting.envelope.towards);
+            if self.standings.acknowledged(self.now, towards) {
+                self.upcalls.push_back(Upcall::Shown { towards, able: true });
+            }
         }
         let from = peer.and_then(|peer| self.peers.get(peer)).map(|peer| peer.addr);
         if self.sent.waits_for_others(key, from) {

@@ -26,7 +26,7 @@ mod message_ids;
 mod outbound;
 mod outbox;
 mod peers;
-mod reluctant;
+mod standing;
 mod summary;
 mod timers;
 mod trust;
@@ -51,7 +51,7 @@ use keys::Keys;
 use message_ids::{ReceivedIds, SentIds};
 use outbox::Outbox;
 use peers::Peers;
-use reluctant::Reluctant;
+use standing::Standings;
 use summary::Summaries;
 
 pub use clocks::OtherClock;
@@ -66,6 +66,7 @@ pub use lists::Unknown;
 pub use message_ids::{ReceivedHandle, SentHandle};
 pub use outbound::{Outgoing, SendReason, SummaryTo};
 pub use outbox::Envelope;
+pub(in crate::engine) use standing::{Naming, Towards};
 pub use view::{AssociationView, View};
 
 use crate::engine::packet::IpTransmit;
@@ -125,6 +126,8 @@ signalbox_core::counters! {
         unacknowledged: u64 => MESSAGES_UNANSWERED,
         /// Messages sent again without a MESSAGE_ID because the neighbor refused it.
         names_refused: u64 => MESSAGE_ID_EVENTS { event: "refused" },
+        /// Messages sent again without a MESSAGE_ID because the neighbor did not acknowledge them.
+        names_ignored: u64 => MESSAGE_ID_EVENTS { event: "ignored" },
         /// Messages with a lower TTL than their sender gave them: nodes without RSVP lie between, and `distant_hops` is
         /// off; dropped.
         distant: u64 => MESSAGES_DROPPED { reason: "distant_hop" },
@@ -195,6 +198,13 @@ pub enum Upcall {
         /// Its interface.
         ifindex: IfIndex,
     },
+    /// A neighbour that was tried, or had plain RFC 2205, has shown whether it handles MESSAGE_IDs.
+    Shown {
+        /// Its interface and mark.
+        towards: (IfIndex, u32),
+        /// It does.
+        able: bool,
+    },
     /// The last key for sending expired, and is still used (RFC 2747 §5.3).
     LastKeyExpired {
         /// Key Identifier.
@@ -231,7 +241,9 @@ pub struct Neighbours {
     other_clock: Option<OtherClock>,
     /// Answers to challenges, which are not signed: neighbours, and each interface, have a part.
     answers: SharedRate,
-    reluctant: Reluctant,
+    standings: Standings,
+    /// Makes the marks of neighbours.
+    marks: KeyedHasher,
     out: Outbox,
     upcalls: VecDeque<Upcall>,
     /// Neighbours whose Bundles are sent at the next poll.
@@ -264,7 +276,8 @@ impl Neighbours {
             failures: FailureTable::default(),
             other_clock: None,
             answers: SharedRate::new(answers, answers, Some(hasher)),
-            reluctant: Reluctant::new(hasher),
+            standings: Standings::new(hasher),
+            marks: KeyedHasher::new(&mut rng),
             out: Outbox::default(),
             upcalls: VecDeque::new(),
             ready: Vec::new(),
@@ -291,6 +304,13 @@ impl Neighbours {
     /// Sets this node's addresses at an interface, as in its RSVP_HOPs.
     pub fn set_addresses(&mut self, ifindex: IfIndex, v4: Option<IpAddr>, v6: Option<IpAddr>) {
         self.own.insert(ifindex, Own { v4, v6 });
+    }
+
+    /// The mark of a router or RSVP node ([`Envelope::towards`]).
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "a part of a hash")]
+    pub fn mark(&self, address: IpAddr) -> u32 {
+        self.marks.hash_one(&address) as u32
     }
 
     /// Replaces the settings of an interface.

@@ -10,6 +10,7 @@ use super::association::ChallengeRequest;
 use super::config::Interface;
 use super::message_ids::SentHandle;
 use super::outbox::Envelope;
+use super::standing::Naming;
 use super::{Neighbours, Upcall};
 use crate::engine::packet::IpReceived;
 use crate::wire::{
@@ -125,6 +126,19 @@ impl Neighbours {
         let settings = *self.config.of(envelope.ifindex);
         let reliable = settings.reduction.reliable;
         let plain = reliable && !self.is_reliable(envelope.ifindex, envelope.towards);
+        // A state that went without a MESSAGE_ID gets one when its neighbour may have one again.
+        let again = |state: SentHandle| {
+            let sent = self.sent.get(state.0).filter(|sent| sent.plain)?;
+            (reliable && !plain && envelope.towards != 0).then(|| sent.tag())?
+        };
+        let (reason, again) = match reason {
+            SendReason::Trigger { state: Some(state), .. } => (reason, again(state).is_some()),
+            SendReason::Refresh { state: Some(state) } => match again(state) {
+                Some(tag) => (SendReason::Trigger { state: Some(state), tag }, true),
+                None => (reason, false),
+            },
+            _ => (reason, false),
+        };
         let key = match reason {
             SendReason::Trigger { state, tag } if reliable => {
                 if let Some(state) = state {
@@ -140,8 +154,8 @@ impl Neighbours {
             }
             SendReason::Once { .. } => None,
         };
-        if let Some(sent) = key.filter(|_| plain).and_then(|key| self.sent.get_mut(key)) {
-            sent.plain = true;
+        if let Some(sent) = key.filter(|_| plain || again).and_then(|key| self.sent.get_mut(key)) {
+            sent.plain = plain;
         }
         if reliable && !plain && key.is_none() && !matches!(reason, SendReason::Refresh { .. }) {
             self.counters.overload += 1;
@@ -161,6 +175,10 @@ impl Neighbours {
             // A refresh desires an acknowledgment only if there was none before.
             let times = (self.now, settings.reduction.first);
             let kept = !repeated && self.sent.keep(times, key, envelope, octets, owner);
+            if kept && !envelope.dst.is_multicast() {
+                let until = self.now + settings.reduction.first * 2;
+                self.standings.tried(self.now, (envelope.ifindex, envelope.towards), until);
+            }
             let waits = kept || self.sent.waiting(key).is_some();
             message_id = Some(MessageId {
                 ack_desired: if repeated { !acknowledged } else { waits },
@@ -178,8 +196,15 @@ impl Neighbours {
     /// Whether messages to the next router with this mark have a MESSAGE_ID.
     #[must_use]
     pub fn is_reliable(&self, ifindex: IfIndex, towards: u32) -> bool {
-        let reliable = self.config.of(ifindex).reduction.reliable;
-        reliable && !self.reluctant.is_plain(self.now, (ifindex, towards))
+        self.naming(ifindex, towards) == Naming::Yes
+    }
+
+    /// Whether messages to the next router with this mark have a MESSAGE_ID, now or later.
+    pub(in crate::engine) fn naming(&self, ifindex: IfIndex, towards: u32) -> Naming {
+        if !self.config.of(ifindex).reduction.reliable {
+            return Naming::No;
+        }
+        self.standings.naming(self.now, (ifindex, towards))
     }
 
     /// Whether messages leave an interface without objects of this layer.
@@ -384,6 +409,12 @@ impl Neighbours {
         self.peers.at(peer).map(|peer| peer.addr)
     }
 
+    /// Whether the messages about a state have its MESSAGE_ID.
+    #[must_use]
+    pub fn has_id(&self, state: SentHandle) -> bool {
+        self.sent.get(state.0).is_some_and(|sent| !sent.plain)
+    }
+
     /// Whether this neighbour acknowledged a state. Others may have too.
     #[must_use]
     pub fn has_acknowledged(&self, state: SentHandle, neighbour: IpAddr) -> bool {
@@ -444,30 +475,53 @@ impl Neighbours {
         any
     }
 
-    /// A PathErr or ResvErr shows that the neighbour does not know MESSAGE_IDs (RFC 2961 §4.8): the state is sent
-    /// without from now on. `false`: the engine must send the message.
-    /// `towards`: the mark of the neighbour, which gets no MESSAGE_IDs for some time.
-    pub fn refused(&mut self, state: SentHandle, ifindex: IfIndex, towards: u32) -> bool {
+    /// A PathErr or ResvErr shows that the neighbour with this mark does not know MESSAGE_IDs (RFC 2961 §4.8): it gets none for
+    /// some time. Whether it had some until now.
+    pub fn refused(&mut self, ifindex: IfIndex, towards: u32) -> bool {
         self.counters.names_refused += 1;
-        if !self.reluctant.is_plain(self.now, (ifindex, towards)) {
+        let news = self.standings.refuses(self.now, (ifindex, towards));
+        if news {
             self.counters.neighbours_plain += 1;
-            self.reluctant.refuses(self.now, (ifindex, towards));
+            self.upcalls.push_back(Upcall::Shown { towards: (ifindex, towards), able: false });
+            tracing::info!(ifindex = ifindex.0, "neighbor refuses MESSAGE_IDs, and gets plain RFC 2205 for some time");
         }
-        tracing::debug!("state goes without MESSAGE_ID from now on");
-        if let Some(sent) = self.sent.get_mut(state.0) {
-            sent.plain = true;
+        news
+    }
+
+    /// Sends the message of a state without its MESSAGE_ID, which the neighbour refused; `false`: none waits for an
+    /// acknowledgment, and the engine must send it.
+    pub fn repeat_without(&mut self, state: SentHandle) -> bool {
+        let waits = self.sent.waiting(state.0).is_some();
+        if waits {
+            self.send_without(state.0);
         }
-        let Some(waiting) = self.sent.waiting(state.0) else { return false };
+        waits
+    }
+
+    /// Sends the messages with this mark that wait for their acknowledgment without a MESSAGE_ID. Whether there were any.
+    pub fn repeat_owned_without(&mut self, about: u64) -> bool {
+        let mut any = false;
+        while let Some(key) = self.sent.owned(about, |_| true) {
+            self.send_without(key);
+            any = true;
+        }
+        any
+    }
+
+    /// Sends a message that waits for its acknowledgment once more without a MESSAGE_ID, for the last time. Its state has no
+    /// MESSAGE_ID from now on.
+    pub(super) fn send_without(&mut self, entry: Key) {
+        let Some(waiting) = self.sent.waiting(entry) else { return };
         let (envelope, octets) = (waiting.envelope, waiting.octets.clone());
-        self.sent.settle(state.0);
+        match self.sent.get_mut(entry).map(|sent| (sent.tag(), sent)) {
+            Some((Some(_), sent)) => {
+                sent.plain = true;
+                self.sent.settle(entry);
+            }
+            _ => self.remove_sent(SentHandle(entry)),
+        }
         let reason = SendReason::Refresh { state: None };
-        self.dispatch(
-            &Outgoing { envelope, next_hop: None, octets: &octets, reason },
-            Some(state.0),
-            None,
-            false,
-        );
-        true
+        self.dispatch(&Outgoing { envelope, next_hop: None, octets: &octets, reason }, None, None, false);
     }
 
     /// Retransmits a message that was not acknowledged (RFC 2961 §6).

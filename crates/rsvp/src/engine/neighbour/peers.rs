@@ -31,6 +31,10 @@ pub(crate) struct Peer {
     capable: bool,
     /// Nodes without RSVP lie between, by the TTL of its last message. A Path may then be routed past it.
     far: bool,
+    /// It has sent a MESSAGE_ID, an acknowledgment or a Bundle.
+    names: bool,
+    /// Whether it handles MESSAGE_IDs, and its interface, when that changed last.
+    shown: Option<(bool, IfIndex)>,
     /// It has received a message of this node.
     proved: bool,
     /// Epoch of its last MESSAGE_ID.
@@ -78,6 +82,19 @@ impl Peer {
     /// Whether its last message had the refresh-reduction-capable bit.
     pub(crate) const fn says_capable(&self) -> bool {
         self.capable
+    }
+
+    /// Whether it has shown that it handles MESSAGE_IDs: by the bit, or by what it sent.
+    pub(crate) const fn is_able(&self) -> bool {
+        self.capable || self.names
+    }
+
+    /// Takes what its last message shows: `names`: it has a MESSAGE_ID, an acknowledgment, or came in a Bundle. Returns
+    /// whether the neighbour handles MESSAGE_IDs, if that is news.
+    pub(crate) fn shows(&mut self, names: bool) -> Option<bool> {
+        self.names |= names;
+        let new = (self.is_able(), self.ifindex);
+        (self.shown.replace(new) != Some(new)).then_some(new.0)
     }
 
     /// Whether nodes without RSVP lie between.
@@ -213,6 +230,8 @@ impl Peers {
         if let Some(key) = self.find(addr, ifindex) {
             self.recent.set(addr, key.index());
             if let Some(peer) = self.slab.get_mut(key) {
+                // Without the bit, what it did with it counts no more.
+                peer.names &= capable || !peer.capable;
                 (peer.capable, peer.far, peer.ifindex, peer.last_received) = (capable, far, ifindex, now);
             }
             return Some(key);
@@ -223,6 +242,8 @@ impl Peers {
             appeared: ifindex,
             capable,
             far,
+            names: false,
+            shown: None,
             proved: false,
             epoch: None,
             largest: 0,

@@ -5,7 +5,7 @@ use core::time::Duration;
 use signalbox_core::Time;
 use signalbox_core::slab::Key;
 
-use super::{Neighbours, hello};
+use super::{Neighbours, Upcall, hello};
 
 /// Longest interval between retransmissions.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -48,9 +48,12 @@ impl Neighbours {
             self.counters.unacknowledged += 1;
             tracing::debug!(dst = %pending.envelope.dst, id, reason = "retry limit", "message not acknowledged");
             let (envelope, interval, answered) = (pending.envelope, pending.interval, pending.answered);
-            if !answered && self.reluctant.exhausted(self.now, towards, interval) {
+            if !answered && self.standings.exhausted(self.now, towards, interval) {
                 self.counters.neighbours_plain += 1;
                 tracing::info!(dst = %envelope.dst, "neighbor acknowledges nothing, and gets plain RFC 2205 for some time");
+            }
+            if !answered && !self.is_reliable(towards.0, towards.1) {
+                return self.send_without(entry);
             }
             if tag.is_none() {
                 self.sent.remove(entry);
@@ -60,7 +63,18 @@ impl Neighbours {
             return;
         }
         if pending.count == 1 && !pending.answered {
-            self.reluctant.silent(self.now, towards);
+            let unicast = towards.1 != 0 && !pending.envelope.dst.is_multicast();
+            if unicast && !self.standings.is_able(towards) {
+                // The message may have been dropped for its MESSAGE_ID: the next try has none.
+                if self.standings.ignored(self.now, towards) {
+                    self.counters.neighbours_plain += 1;
+                    self.upcalls.push_back(Upcall::Shown { towards, able: false });
+                    tracing::info!(dst = %pending.envelope.dst, "neighbor does not acknowledge, and gets plain RFC 2205 until it shows that it can");
+                }
+                self.counters.names_ignored += 1;
+                return self.send_without(entry);
+            }
+            self.standings.silent(self.now, towards);
         }
         let Some(pending) = self.sent.pending_mut(waiting) else { return };
         pending.count += 1;
@@ -82,6 +96,7 @@ impl Neighbours {
         let Some(peer) = self.peers.get_mut(key) else { return };
         let due = |time: Option<Time>| time.is_some_and(|time| time <= self.now);
         let (acks, bundle) = (due(peer.acks_due), due(peer.bundle_due));
+        let (addr, ifindex) = (peer.addr, peer.ifindex);
         if acks {
             self.flush_acks(key);
         }
@@ -91,6 +106,8 @@ impl Neighbours {
         self.serve_hello(key);
         let Some(peer) = self.peers.get_mut(key) else { return };
         if peer.is_idle(self.now) {
+            let towards = (ifindex, self.mark(addr));
+            self.standings.forget(towards);
             self.peers.remove(key);
             return;
         }
