@@ -14,6 +14,8 @@ signalbox_core::counters! {
     pub struct Counters {
         /// Signaling messages received.
         signaling_received: u64 => MESSAGES_RECEIVED { type: "signaling" },
+        /// ERRORs received, which count as signaling too.
+        errors_received: u64 => MESSAGES_RECEIVED { type: "error" },
         /// Scout Requests received.
         requests_received: u64 => MESSAGES_RECEIVED { type: "scout_request" },
         /// Scout Responses received.

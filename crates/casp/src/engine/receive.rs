@@ -89,6 +89,7 @@ impl Casp {
             }
         };
         self.counters.signaling_received += 1;
+        self.counters.errors_received += u64::from(matches!(message.body, Body::Error(_)));
         if message.ttd == 0 {
             self.counters.ttd_exceeded += 1;
             tracing::debug!(session = %message.session, peer = %from.name.address, reason = "TTD used up", "message dropped");

@@ -103,7 +103,7 @@ fn without_state_only_a_set_up_counts() {
         assert!(rig.say(up, &sent).is_empty());
     }
     assert_eq!((rig.node.session_count(), rig.lookups), (0, 0));
-    assert_eq!(rig.node.counters().no_state, 5);
+    assert_eq!((rig.node.counters().no_state, rig.node.counters().errors_received), (5, 2));
 }
 
 /// CASP-4.4-13, CASP-G-03, CASP-3-01: what is malformed is counted and discarded, and the stream goes on.

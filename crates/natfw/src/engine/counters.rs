@@ -1,8 +1,8 @@
 //! What the application counts.
 
 use signalbox_core::metrics::{
-    Family, MESSAGES_DROPPED, MESSAGES_SENT, MESSAGES_UNANSWERED, MESSAGES_UNWATCHED, RETRANSMISSIONS,
-    ROUTE_EVENTS, TABLE_FULL,
+    Family, MESSAGES_DROPPED, MESSAGES_RECEIVED, MESSAGES_SENT, MESSAGES_UNANSWERED, MESSAGES_UNWATCHED,
+    RETRANSMISSIONS, ROUTE_EVENTS, TABLE_FULL,
 };
 
 /// Rules of this node.
@@ -15,6 +15,14 @@ const RULES: Family = Family::counter(
 signalbox_core::counters! {
     /// What the NATFW application counts.
     pub struct Counters {
+        /// CREATEs received. Of all types those that are dropped count too, unless they are malformed or not verified.
+        creates_received: u64 => MESSAGES_RECEIVED { type: "create" },
+        /// EXTERNALs received.
+        externals_received: u64 => MESSAGES_RECEIVED { type: "external" },
+        /// RESPONSEs received.
+        responses_received: u64 => MESSAGES_RECEIVED { type: "response" },
+        /// NOTIFYs received.
+        notifies_received: u64 => MESSAGES_RECEIVED { type: "notify" },
         /// CREATEs sent, including forwarded ones.
         creates_sent: u64 => MESSAGES_SENT { type: "create" },
         /// EXTERNALs sent, including forwarded ones.

@@ -25,6 +25,13 @@ impl Natfw {
             Err(error) => return self.on_fault(received, &error),
         };
         tracing::trace!(session = %received.session, peer = ?received.sii, kind = %message.kind, "message received");
+        let counter = match message.kind {
+            MessageType::CREATE => &mut self.counters.creates_received,
+            MessageType::EXTERNAL => &mut self.counters.externals_received,
+            MessageType::RESPONSE => &mut self.counters.responses_received,
+            _ => &mut self.counters.notifies_received,
+        };
+        *counter += 1;
         match message.kind {
             MessageType::CREATE | MessageType::EXTERNAL => {
                 self.on_request(received, &message, Routes::default(), resources)

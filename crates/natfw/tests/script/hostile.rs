@@ -54,6 +54,8 @@ fn a_session_belongs_to_its_peer() {
         error(2, Info::AUTHORIZATION)
     );
     assert_eq!((rig.natfw.counters().foreign, rig.holes.len(), rig.kernel.len()), (2, 1, 0));
+    let counters = rig.natfw.counters();
+    assert_eq!((counters.creates_received, counters.responses_received), (3, 1), "dropped ones too");
     // The same flow by a new route.
     let sent = only(rig.receive(OTHER, INSIDE, flow(), &create(2, 1000)));
     assert_eq!(sent.message(), create(2, 1000));

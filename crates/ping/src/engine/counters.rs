@@ -1,7 +1,8 @@
 //! Counters of the application.
 
 use signalbox_core::metrics::{
-    Family, MESSAGES_DROPPED, MESSAGES_FORWARDED, MESSAGES_SENT, MESSAGES_UNWATCHED, TABLE_FULL,
+    Family, MESSAGES_DROPPED, MESSAGES_FORWARDED, MESSAGES_RECEIVED, MESSAGES_SENT, MESSAGES_UNWATCHED,
+    TABLE_FULL,
 };
 
 /// Results of the requests of this node.
@@ -11,6 +12,10 @@ const PROBES: Family =
 signalbox_core::counters! {
     /// Counts of the Ping application since its start.
     pub struct Counters {
+        /// Requests received, including those that are forwarded.
+        requests_received: u64 => MESSAGES_RECEIVED { type: "request" },
+        /// Replies received, including those that are forwarded.
+        replies_received: u64 => MESSAGES_RECEIVED { type: "reply" },
         /// Requests sent as initiator.
         probes_sent: u64 => MESSAGES_SENT { type: "request" },
         /// Requests of this node whose reply was received in time.

@@ -25,6 +25,11 @@ impl Ping {
                 return;
             }
         };
+        // The direction distinguishes them (draft-dickmann-nsis-ping).
+        match received.mri.direction() {
+            Direction::Downstream => self.counters.requests_received += 1,
+            Direction::Upstream => self.counters.replies_received += 1,
+        }
         match received.mri.direction() {
             Direction::Downstream if received.at_flow_end => self.answer_nsis(received, message),
             Direction::Downstream => {

@@ -24,6 +24,11 @@ impl Ping {
                 return;
             }
         };
+        match message.kind {
+            Kind::REQUEST => self.counters.requests_received += 1,
+            Kind::REPLY => self.counters.replies_received += 1,
+            _ => {}
+        }
         match (message.kind, received.mri.direction()) {
             (Kind::REQUEST, Direction::Downstream) if received.at_flow_end => {
                 self.reply_at_end(received, message);

@@ -108,6 +108,7 @@ fn probes_go_out_in_step_and_use_the_state_that_answered() {
     assert_eq!(rig.timer_at(8_000), [lost(2, LostReason::Timeout), lifetime(first.session), done(3, 1)]);
     let c = rig.ping.counters();
     assert_eq!((c.probes_sent, c.probes_answered, c.probes_lost), (3, 1, 2));
+    assert_eq!((c.requests_received, c.replies_received), (0, 1));
 }
 
 #[test]

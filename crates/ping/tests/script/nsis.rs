@@ -107,6 +107,7 @@ fn the_receiver_appends_one_record_and_sends_it_back() {
     assert_eq!((sent.mri, sent.state, sent.handle), (flow().inverted(), Some(StateHandle(99)), None));
     assert_eq!(records(&sent.data)[1..], [(addr(DST), WALL_US + 1_000_000)]);
     assert_eq!((sent.data[1], rig.ping.counters().turned_at_end), (1, 1));
+    assert_eq!(rig.ping.counters().requests_received, 1);
 }
 
 /// NSISPING-X-14, NSISPING-X-16: a full count of hops stays, and the message leaves with the attributes of its arrival, also

@@ -62,7 +62,8 @@ fn the_end_of_the_flow_turns_a_request_round() {
     let message = sent.message();
     assert_eq!((message.kind, message.flags), (Kind::REPLY, Flags::END_REACHED));
     assert_eq!(message.there.iter().next().unwrap().address, addr(DST));
-    assert_eq!(rig.ping.counters().turned_at_end, 1);
+    let counters = rig.ping.counters();
+    assert_eq!((counters.turned_at_end, counters.requests_received, counters.replies_received), (1, 1, 0));
 }
 
 #[test]

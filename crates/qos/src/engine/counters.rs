@@ -1,13 +1,27 @@
 //! What the application counts.
 
+use crate::wire::{Message, MessageType};
 use signalbox_core::metrics::{
-    MESSAGES_DROPPED, MESSAGES_SENT, MESSAGES_UNANSWERED, MESSAGES_UNWATCHED, RATE_LIMITED,
-    RESERVATION_EVENTS, RETRANSMISSIONS, ROUTE_EVENTS, STATES_SUMMARIZED, TABLE_FULL,
+    MESSAGES_DROPPED, MESSAGES_RECEIVED, MESSAGES_SENT, MESSAGES_UNANSWERED, MESSAGES_UNWATCHED,
+    RATE_LIMITED, RESERVATION_EVENTS, RETRANSMISSIONS, ROUTE_EVENTS, STATES_SUMMARIZED, TABLE_FULL,
 };
 
 signalbox_core::counters! {
     /// What the QoS application counts.
     pub struct Counters {
+        /// RESERVEs received with a QSPEC: they make, change or refresh a reservation. Of all types those that are dropped count
+        /// too, unless they are malformed.
+        reserves_received: u64 => MESSAGES_RECEIVED { type: "reserve" },
+        /// RESERVEs received that refresh without a QSPEC.
+        reduced_refreshes_received: u64 => MESSAGES_RECEIVED { type: "reduced_refresh" },
+        /// RESERVEs received that tear down.
+        tears_received: u64 => MESSAGES_RECEIVED { type: "tear" },
+        /// QUERYs received.
+        queries_received: u64 => MESSAGES_RECEIVED { type: "query" },
+        /// RESPONSEs received.
+        responses_received: u64 => MESSAGES_RECEIVED { type: "response" },
+        /// NOTIFYs received.
+        notifies_received: u64 => MESSAGES_RECEIVED { type: "notify" },
         /// RESERVEs sent that make or change a reservation.
         reserves_sent: u64 => MESSAGES_SENT { type: "reserve" },
         /// RESERVEs sent that refresh with a QSPEC.
@@ -84,5 +98,20 @@ signalbox_core::counters! {
         /// RESERVEs and QUERYs refused, and messages that wait dropped, because their long objects find no room (key
         /// `max_contents_size`).
         contents_full: u64 => TABLE_FULL { table: "contents" },
+    }
+}
+
+impl Counters {
+    /// Counts a message that was received.
+    pub(super) fn received(&mut self, message: &Message<'_>) {
+        let counter = match message.kind {
+            _ if message.is_tear() => &mut self.tears_received,
+            MessageType::RESERVE if message.qspec.is_none() => &mut self.reduced_refreshes_received,
+            MessageType::RESERVE => &mut self.reserves_received,
+            MessageType::QUERY => &mut self.queries_received,
+            MessageType::RESPONSE => &mut self.responses_received,
+            _ => &mut self.notifies_received,
+        };
+        *counter += 1;
     }
 }

@@ -91,6 +91,10 @@ impl Qos {
             Ok(message) => message,
             Err(error) => return self.on_fault(octets, arrival, &error),
         };
+        // A message that waited for its route comes again with it.
+        if route.is_none() {
+            self.counters.received(&message);
+        }
         tracing::trace!(
             session = %arrival.session,
             peer = ?arrival.sii,

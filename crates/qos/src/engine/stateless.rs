@@ -39,9 +39,12 @@ impl Qos {
         route: Option<Result<Route, NoRoute>>,
         resources: &mut Resources,
     ) {
-        let message = Message::parse(octets)
-            .ok()
-            .filter(|message| matches!(message.kind, MessageType::RESERVE | MessageType::QUERY));
+        let message = Message::parse(octets).ok();
+        if let Some(message) = message.as_ref().filter(|_| route.is_none()) {
+            self.counters.received(message);
+        }
+        let message =
+            message.filter(|message| matches!(message.kind, MessageType::RESERVE | MessageType::QUERY));
         let (Some(message), Some(qspec)) = (message, message.and_then(|message| message.qspec)) else {
             // §5.3.5: a message with an error is not processed, and is forwarded.
             if message.is_none() {

@@ -1,6 +1,6 @@
 //! Sender-initiated reservations along four nodes.
 
-use signalbox_qos::engine::{Command, QosEvent};
+use signalbox_qos::engine::{Command, Counters, QosEvent};
 use signalbox_qos::wire::{Info, MessageType};
 
 use crate::net::{Net, addr, request};
@@ -43,6 +43,13 @@ fn a_reservation_is_granted_hop_by_hop_and_torn_down() {
     assert_eq!(net.events(0), [QosEvent::Released]);
     assert_eq!(net.all_held(), [0; 4]);
     net.seconds(31); // for repetitions of the tear
+    // Whatever was sent was received, by type.
+    let total = |of: fn(&Counters) -> u64| net.nodes.iter().map(|n| of(n.qos.counters())).sum::<u64>();
+    assert_eq!(total(|c| c.reserves_received), total(|c| c.reserves_sent + c.full_refreshes_sent));
+    assert_eq!(total(|c| c.reduced_refreshes_received), total(|c| c.reduced_refreshes_sent));
+    assert_eq!(total(|c| c.tears_received), total(|c| c.tears_sent));
+    assert_eq!(total(|c| c.responses_received), total(|c| c.responses_sent));
+    assert!(total(|c| c.tears_received) >= 3 && total(|c| c.reduced_refreshes_received) > 45);
     assert!(net.nodes.iter().all(|n| n.qos.sessions() == 0 && n.qos.next_deadline().is_none()));
 }
 
