@@ -73,6 +73,7 @@ lines! {
         "qos_session" => qos::v1::Session,
         "rsvp_session" => rsvp::v1::Session,
         "rsvp_neighbor" => rsvp::v1::Neighbor,
+        "rsvp_interface" => rsvp::v1::InterfaceState,
         "boomerang_flow" => boomerang::v1::Flow,
         "casp_session" => casp::v1::Session,
         "casp_peer" => casp::v1::Peer,

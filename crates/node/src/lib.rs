@@ -112,19 +112,20 @@ pub mod gist_nat {
 /// The types of RSVP that users of this crate need.
 pub mod rsvp {
     pub use signalbox_rsvp::engine::{
-        Command, Config, ConfigError, FlowRequest, IntegrityKey, InterfaceConfig, Refused, ReservationView,
-        ReserveRequest, RsvpEvent, Secret, SenderRequest, SenderView, SessionView, Staged,
+        Command, Config, ConfigError, FlowRequest, IntegrityKey, InterfaceConfig, InterfaceView, Refused,
+        ReservationView, ReserveRequest, RsvpEvent, Secret, SenderRequest, SenderView, SessionView, Staged,
     };
     /// The types of refresh reduction, Hello and integrity on one hop.
     pub mod neighbour {
         pub use signalbox_rsvp::engine::neighbour::{
             Algorithm, AssociationView, AuthenticationFailure, AuthenticationFailures, Config, HelloConfig,
-            IntegrityConfig, Interface, KeyUse, OtherClock, Reduction, Trust, View,
+            HelloState, IntegrityConfig, Interface, KeyUse, OtherClock, Reduction, TYPES, Trust, View,
         };
     }
     pub use signalbox_rsvp::wire::{
         Adspec, EncodeError, ErrorCode, ErrorSpec, Filter, FlowSpec, Identity, Overrides, Preemption,
-        RawAdspec, Selector, Session, SessionKind, Style, UserError, elements, policy_data,
+        RawAdspec, Selector, Session, SessionKind, Style, TrafficControlValue, UserError, elements,
+        policy_data,
     };
 }
 

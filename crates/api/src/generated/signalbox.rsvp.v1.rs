@@ -772,6 +772,16 @@ pub struct Neighbor {
     /// Its reason.
     #[prost(enumeration = "AuthenticationFailure", tag = "13")]
     pub last_failure: i32,
+    /// Messages received from it, including those in Bundles.
+    #[prost(uint64, tag = "14")]
+    pub messages_received: u64,
+    /// Messages sent to its address, including those in Bundles and retransmissions. Paths are addressed to their session, and do
+    /// not count.
+    #[prost(uint64, tag = "15")]
+    pub messages_sent: u64,
+    /// PathErrs and ResvErrs received from it.
+    #[prost(uint64, tag = "16")]
+    pub errors_received: u64,
 }
 impl ::prost::Name for Neighbor {
     const NAME: &'static str = "Neighbor";
@@ -820,6 +830,116 @@ impl ::prost::Name for AuthenticationFailures {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/signalbox.rsvp.v1.AuthenticationFailures".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListInterfacesRequest {
+    /// Largest number of rows in the answer; absent: all rows.
+    #[prost(uint32, optional, tag = "1")]
+    pub limit: ::core::option::Option<u32>,
+    /// Where to go on: `next_page_token` of the last response.
+    #[prost(bytes = "vec", tag = "2")]
+    pub page_token: ::prost::alloc::vec::Vec<u8>,
+}
+impl ::prost::Name for ListInterfacesRequest {
+    const NAME: &'static str = "ListInterfacesRequest";
+    const PACKAGE: &'static str = "signalbox.rsvp.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.rsvp.v1.ListInterfacesRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.rsvp.v1.ListInterfacesRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListInterfacesResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub interfaces: ::prost::alloc::vec::Vec<InterfaceState>,
+    /// Goes on after these rows. Empty: these are the last.
+    #[prost(bytes = "vec", tag = "2")]
+    pub next_page_token: ::prost::alloc::vec::Vec<u8>,
+}
+impl ::prost::Name for ListInterfacesResponse {
+    const NAME: &'static str = "ListInterfacesResponse";
+    const PACKAGE: &'static str = "signalbox.rsvp.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.rsvp.v1.ListInterfacesResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.rsvp.v1.ListInterfacesResponse".into()
+    }
+}
+/// RSVP's state of an interface.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct InterfaceState {
+    #[prost(message, optional, tag = "1")]
+    pub interface: ::core::option::Option<super::super::v1::InterfaceRef>,
+    /// RSVP is on there.
+    #[prost(bool, tag = "2")]
+    pub enabled: bool,
+    /// The interface is up.
+    #[prost(bool, tag = "3")]
+    pub up: bool,
+    /// This node's addresses in RSVP_HOPs, one of each IP version at most.
+    #[prost(string, repeated, tag = "4")]
+    pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The refresh period of the configuration.
+    #[prost(uint64, tag = "5")]
+    pub refresh_period_us: u64,
+    /// The refresh period in TIME_VALUES: after a change it grows step by step (RFC 2205 section 3.7).
+    #[prost(uint64, tag = "6")]
+    pub announced_refresh_period_us: u64,
+    /// As configured: off, MESSAGE_IDs only, or complete.
+    #[prost(enumeration = "RefreshReduction", tag = "7")]
+    pub refresh_reduction: i32,
+    /// Time between Hellos; absent: Hello is off.
+    #[prost(uint64, optional, tag = "8")]
+    pub hello_interval_us: ::core::option::Option<u64>,
+    /// Messages carry INTEGRITY.
+    #[prost(bool, tag = "9")]
+    pub signs: bool,
+    /// Messages without INTEGRITY are dropped.
+    #[prost(bool, tag = "10")]
+    pub requires_signature: bool,
+    /// Number of neighbors.
+    #[prost(uint32, tag = "11")]
+    pub neighbors: u32,
+    /// Messages by their type; those of which there was none are left out.
+    #[prost(message, repeated, tag = "12")]
+    pub messages: ::prost::alloc::vec::Vec<MessageCount>,
+    /// PathErrs and ResvErrs received.
+    #[prost(uint64, tag = "13")]
+    pub errors_received: u64,
+}
+impl ::prost::Name for InterfaceState {
+    const NAME: &'static str = "InterfaceState";
+    const PACKAGE: &'static str = "signalbox.rsvp.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.rsvp.v1.InterfaceState".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.rsvp.v1.InterfaceState".into()
+    }
+}
+/// Messages of one type at an interface, including those in Bundles and retransmissions.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MessageCount {
+    /// The name of the type in its RFC: "Path", "Resv", "PathErr", ...
+    #[prost(string, tag = "1")]
+    pub r#type: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub received: u64,
+    #[prost(uint64, tag = "3")]
+    pub sent: u64,
+}
+impl ::prost::Name for MessageCount {
+    const NAME: &'static str = "MessageCount";
+    const PACKAGE: &'static str = "signalbox.rsvp.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.rsvp.v1.MessageCount".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.rsvp.v1.MessageCount".into()
     }
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -896,14 +1016,16 @@ pub enum RefreshReduction {
     Unspecified = 0,
     /// Switched off here.
     Off = 1,
-    /// The neighbor does not set the refresh-reduction-capable bit.
+    /// The neighbor does not set the refresh-reduction-capable bit: it is one of plain RFC 2205.
     NotOffered = 2,
     /// Hops without RSVP lie between.
     NotAdjacent = 3,
-    /// Acknowledgments only: Bundles and summaries are switched off here.
+    /// Acknowledgments only: Bundles and summaries are switched off here or there.
     MessageIds = 4,
     /// In use.
     Complete = 5,
+    /// The neighbor refused MESSAGE_IDs, or acknowledges nothing. For some time it gets plain RFC 2205.
+    GivenUp = 6,
 }
 impl RefreshReduction {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -918,6 +1040,7 @@ impl RefreshReduction {
             Self::NotAdjacent => "REFRESH_REDUCTION_NOT_ADJACENT",
             Self::MessageIds => "REFRESH_REDUCTION_MESSAGE_IDS",
             Self::Complete => "REFRESH_REDUCTION_COMPLETE",
+            Self::GivenUp => "REFRESH_REDUCTION_GIVEN_UP",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -929,6 +1052,7 @@ impl RefreshReduction {
             "REFRESH_REDUCTION_NOT_ADJACENT" => Some(Self::NotAdjacent),
             "REFRESH_REDUCTION_MESSAGE_IDS" => Some(Self::MessageIds),
             "REFRESH_REDUCTION_COMPLETE" => Some(Self::Complete),
+            "REFRESH_REDUCTION_GIVEN_UP" => Some(Self::GivenUp),
             _ => None,
         }
     }
@@ -943,6 +1067,8 @@ pub enum Hello {
     Up = 2,
     /// It was up, and is silent or has restarted.
     Lost = 3,
+    /// It has not answered a Hello yet.
+    Never = 4,
 }
 impl Hello {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -955,6 +1081,7 @@ impl Hello {
             Self::Off => "HELLO_OFF",
             Self::Up => "HELLO_UP",
             Self::Lost => "HELLO_LOST",
+            Self::Never => "HELLO_NEVER",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -964,6 +1091,7 @@ impl Hello {
             "HELLO_OFF" => Some(Self::Off),
             "HELLO_UP" => Some(Self::Up),
             "HELLO_LOST" => Some(Self::Lost),
+            "HELLO_NEVER" => Some(Self::Never),
             _ => None,
         }
     }
@@ -1177,6 +1305,31 @@ pub mod rsvp_client {
                 .insert(GrpcMethod::new("signalbox.rsvp.v1.Rsvp", "ListNeighbors"));
             self.inner.server_streaming(req, path, codec).await
         }
+        /// RSVP's state of each interface.
+        pub async fn list_interfaces(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListInterfacesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::ListInterfacesResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/signalbox.rsvp.v1.Rsvp/ListInterfaces",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("signalbox.rsvp.v1.Rsvp", "ListInterfaces"));
+            self.inner.server_streaming(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -1233,6 +1386,20 @@ pub mod rsvp_server {
             request: tonic::Request<super::ListNeighborsRequest>,
         ) -> std::result::Result<
             tonic::Response<Self::ListNeighborsStream>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the ListInterfaces method.
+        type ListInterfacesStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::ListInterfacesResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// RSVP's state of each interface.
+        async fn list_interfaces(
+            &self,
+            request: tonic::Request<super::ListInterfacesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::ListInterfacesStream>,
             tonic::Status,
         >;
     }
@@ -1435,6 +1602,52 @@ pub mod rsvp_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListNeighborsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/signalbox.rsvp.v1.Rsvp/ListInterfaces" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListInterfacesSvc<T: Rsvp>(pub Arc<T>);
+                    impl<
+                        T: Rsvp,
+                    > tonic::server::ServerStreamingService<super::ListInterfacesRequest>
+                    for ListInterfacesSvc<T> {
+                        type Response = super::ListInterfacesResponse;
+                        type ResponseStream = T::ListInterfacesStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListInterfacesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Rsvp>::list_interfaces(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListInterfacesSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

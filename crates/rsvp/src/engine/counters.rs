@@ -1,5 +1,6 @@
 //! Counters of the engine.
 
+use crate::wire::ErrorCode;
 use signalbox_core::metrics::{
     Family, MESSAGES_DROPPED, MESSAGES_FORWARDED, MESSAGES_RECEIVED, MESSAGES_SENT, MESSAGES_UNSENT,
     RATE_LIMITED, RESERVATION_EVENTS, ROUTE_EVENTS, TABLE_FULL,
@@ -14,6 +15,13 @@ const UPDATES: Family = Family::counter(
 /// Ends of path state.
 const SENDER_EVENTS: Family =
     Family::counter("rsvp_sender_events", &["event"], "Senders whose path state ended, by cause.");
+
+/// PathErrs and ResvErrs received.
+const ERRORS_RECEIVED: Family = Family::counter(
+    "rsvp_errors_received",
+    &["code"],
+    "PathErrs and ResvErrs received, by the Error Code of RFC 2205 appendix B.",
+);
 
 signalbox_core::counters! {
     /// Counters of RSVP.
@@ -76,6 +84,28 @@ signalbox_core::counters! {
         diagnostics_limited: u64 => RATE_LIMITED { limit: "diagnostics" },
         /// DREQs and DREPs that could not be forwarded, or that are not allowed; dropped.
         diagnostics_dropped: u64 => MESSAGES_DROPPED { reason: "diagnostic" },
+        /// Errors received: not enough resources (1).
+        admission_errors: u64 => ERRORS_RECEIVED { code: "admission" },
+        /// Errors received: policy (2).
+        policy_errors: u64 => ERRORS_RECEIVED { code: "policy" },
+        /// Errors received: no path state for the session (3).
+        no_path_errors: u64 => ERRORS_RECEIVED { code: "no_path" },
+        /// Errors received: no path state for the sender (4).
+        no_sender_errors: u64 => ERRORS_RECEIVED { code: "no_sender" },
+        /// Errors received: style in conflict, or unknown (5, 6).
+        style_errors: u64 => ERRORS_RECEIVED { code: "style" },
+        /// Errors received: ports in conflict (7, 8).
+        port_errors: u64 => ERRORS_RECEIVED { code: "ports" },
+        /// Errors received: preempted (12).
+        preempted_errors: u64 => ERRORS_RECEIVED { code: "preempted" },
+        /// Errors received: unknown object class or type (13, 14).
+        unknown_object_errors: u64 => ERRORS_RECEIVED { code: "unknown_object" },
+        /// Errors received: traffic control refuses the parameters (21).
+        traffic_control_errors: u64 => ERRORS_RECEIVED { code: "traffic_control" },
+        /// Errors received: a system failed (22, 23).
+        system_errors: u64 => ERRORS_RECEIVED { code: "system" },
+        /// Errors received with any other code.
+        other_errors: u64 => ERRORS_RECEIVED { code: "other" },
         /// Packets forwarded unread because they are addressed to another node.
         passed_on: u64 => MESSAGES_FORWARDED { type: "foreign" },
         /// Packets received by an interface where RSVP is switched off, or that is not known yet; dropped.
@@ -145,5 +175,25 @@ signalbox_core::counters! {
         shares_refused: u64 => TABLE_FULL { table: "shares" },
         /// Neighbors, addresses, ADSPECs and other parts that a full table did not take.
         overload: u64 => TABLE_FULL { table: "other" },
+    }
+}
+
+impl Counters {
+    /// Counts a PathErr or ResvErr that was received.
+    pub(super) const fn error_received(&mut self, code: ErrorCode) {
+        let counter = match code {
+            ErrorCode::ADMISSION => &mut self.admission_errors,
+            ErrorCode::POLICY => &mut self.policy_errors,
+            ErrorCode::NO_PATH => &mut self.no_path_errors,
+            ErrorCode::NO_SENDER => &mut self.no_sender_errors,
+            ErrorCode::CONFLICTING_STYLE | ErrorCode::UNKNOWN_STYLE => &mut self.style_errors,
+            ErrorCode::CONFLICTING_DEST_PORTS | ErrorCode::CONFLICTING_SENDER_PORTS => &mut self.port_errors,
+            ErrorCode::PREEMPTED => &mut self.preempted_errors,
+            ErrorCode::UNKNOWN_CLASS | ErrorCode::UNKNOWN_C_TYPE => &mut self.unknown_object_errors,
+            ErrorCode::TRAFFIC_CONTROL => &mut self.traffic_control_errors,
+            ErrorCode::TRAFFIC_CONTROL_SYSTEM | ErrorCode::RSVP_SYSTEM => &mut self.system_errors,
+            _ => &mut self.other_errors,
+        };
+        *counter += 1;
     }
 }

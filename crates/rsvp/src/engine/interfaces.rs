@@ -79,6 +79,12 @@ impl InterfaceState {
         if v6 { self.v6 } else { self.v4 }
     }
 
+    /// The refresh period of the configuration, and the one in messages.
+    pub(crate) fn periods(&self) -> (Duration, Duration) {
+        let Period { now_ms, target_ms, .. } = self.period;
+        (Duration::from_millis(target_ms.into()), Duration::from_millis(now_ms.into()))
+    }
+
     pub(crate) const fn is_usable(&self) -> bool {
         self.up && self.config.enabled
     }

@@ -75,6 +75,11 @@ impl Rsvp {
         if message.refusal.is_none() && matches!(message.kind, MessageType::PATH | MessageType::RESV) {
             return self.on_state(incoming, iface, resources);
         }
+        if let Some(error) = message.error
+            && matches!(message.kind, MessageType::PATH_ERR | MessageType::RESV_ERR)
+        {
+            self.counters.error_received(error.code);
+        }
         // A tear with an older MESSAGE_ID does not end newer state (RFC 2961 §4.5).
         let tears = matches!(message.kind, MessageType::PATH_TEAR | MessageType::RESV_TEAR);
         let known = if tears && message.message_id.is_some() { self.known_by(message, iface) } else { None };

@@ -101,7 +101,8 @@ impl Rsvp {
                 SentState::Resv(session, hop) => self.mark_of(&SentState::Part(session, hop)),
                 _ => 0,
             };
-            let parts = part != 0 && self.neighbours.has_owned() && self.neighbours.repeat_owned_without(part);
+            let parts =
+                part != 0 && self.neighbours.has_owned() && self.neighbours.repeat_owned_without(part);
             let whole = state.is_some_and(|state| self.neighbours.repeat_without(state));
             if !parts && !whole && (news || state.is_some()) {
                 self.send_again(*about);

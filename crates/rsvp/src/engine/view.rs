@@ -1,6 +1,7 @@
 //! What operators are shown.
 
 use core::net::IpAddr;
+use core::time::Duration;
 
 use signalbox_core::metrics::Table;
 use signalbox_core::{IfIndex, Key, Time};
@@ -9,7 +10,8 @@ use signalbox_resources::intserv::TSpec;
 
 use super::Rsvp;
 use super::branch::Branch;
-use super::interfaces::Iface;
+use super::interfaces::{Iface, InterfaceState};
+use super::neighbour::Traffic;
 use super::path::policy_in;
 use super::sender::{LOCAL, NON_RSVP, Sender};
 use super::session::{self, NONE, is_application};
@@ -68,7 +70,66 @@ pub struct ReservationView {
     pub policy: Box<[u8]>,
 }
 
+/// RSVP's state of an interface.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InterfaceView<'a> {
+    /// The kernel's number.
+    pub ifindex: IfIndex,
+    /// Its name.
+    pub name: &'a str,
+    /// RSVP is on there.
+    pub enabled: bool,
+    /// It is up.
+    pub up: bool,
+    /// This node's addresses in RSVP_HOPs: IPv4 and IPv6.
+    pub addresses: [Option<IpAddr>; 2],
+    /// The refresh period of the configuration.
+    pub refresh: Duration,
+    /// The refresh period in TIME_VALUES.
+    pub announced: Duration,
+    /// MESSAGE_IDs, and with them Bundles and Srefreshes.
+    pub reduction: (bool, bool),
+    /// Time between Hellos; `None`: Hello is off.
+    pub hello: Option<Duration>,
+    /// Messages carry INTEGRITY.
+    pub signs: bool,
+    /// Messages without INTEGRITY are dropped.
+    pub requires_signature: bool,
+    /// Number of neighbours.
+    pub neighbours: usize,
+    /// Messages by type.
+    pub traffic: Traffic,
+}
+
 impl Rsvp {
+    /// RSVP's interfaces with their places, from a place on.
+    pub fn interface_views(&self, from: u32) -> impl Iterator<Item = (u32, InterfaceView<'_>)> {
+        let skipped = usize::try_from(from).unwrap_or(usize::MAX);
+        let places = (0..).zip(self.interfaces.all()).skip(skipped);
+        places.map(|(place, known)| (place, self.interface_view(known)))
+    }
+
+    fn interface_view<'a>(&self, known: &'a InterfaceState) -> InterfaceView<'a> {
+        let settings = self.neighbours.config().of(known.ifindex);
+        let (refresh, announced) = known.periods();
+        let reduction = settings.reduction;
+        InterfaceView {
+            ifindex: known.ifindex,
+            name: &known.name,
+            enabled: known.config.enabled,
+            up: known.up,
+            addresses: [known.address(false), known.address(true)],
+            refresh,
+            announced,
+            reduction: (reduction.reliable, reduction.reliable && reduction.summary),
+            hello: settings.hello.map(|hello| hello.interval),
+            signs: settings.integrity.sending,
+            requires_signature: settings.integrity.receiving,
+            neighbours: self.neighbours.count_at(known.ifindex),
+            traffic: self.neighbours.traffic(known.ifindex),
+        }
+    }
+
     /// The tables that peers can fill.
     #[must_use]
     pub const fn tables(&self) -> [Table; 4] {

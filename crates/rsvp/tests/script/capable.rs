@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use signalbox_rsvp::engine::neighbour::HelloConfig;
 use signalbox_rsvp::engine::Config;
+use signalbox_rsvp::engine::neighbour::HelloConfig;
 use signalbox_rsvp::wire::{Class, ErrorCode, MessageId, MessageType};
 
 use super::rig::*;
@@ -221,6 +221,40 @@ fn a_path_that_is_sent_again_changes_nothing_for_the_previous_hop() {
     assert_eq!(all(&sent, MessageType::PATH).len(), 1);
     let sent = rig.resv(&Resv::ff(&[(load(B), 1)]).from(3, 9, session()));
     assert_eq!(all(&sent, MessageType::RESV), []);
+}
+
+/// All messages count at their interface and for their neighbour, those in Bundles too.
+#[test]
+fn messages_count_by_type_interface_and_neighbour() {
+    use signalbox_core::IfIndex;
+    use signalbox_rsvp::engine::neighbour::TYPES;
+    let mut rig = node();
+    rig.path(&Path::new());
+    rig.resv(&Resv::ff(&[(load(B), 1)]));
+    let error = Resv::ff(&[(load(B), 1)]).error_octets(1, ErrorCode::ADMISSION, 2, false);
+    rig.neighbourly(1, at(1, 9), &error);
+    rig.neighbourly(1, at(1, 9), &error[..20]);
+    let layer = rig.rsvp.neighbours();
+    let count = |n: u32, kind: MessageType| {
+        let traffic = layer.traffic(IfIndex(n));
+        let place = TYPES.iter().position(|one| *one == kind).unwrap();
+        (traffic.received[place], traffic.sent[place])
+    };
+    assert_eq!((count(1, MessageType::PATH), count(2, MessageType::PATH)), ((1, 0), (0, 1)));
+    assert_eq!((count(1, MessageType::RESV), count(2, MessageType::RESV)), ((0, 1), (1, 0)));
+    assert_eq!((count(1, MessageType::RESV_ERR), count(2, MessageType::RESV_ERR)), ((1, 0), (0, 1)));
+    assert_eq!(layer.traffic(IfIndex(1)).errors_received, 1);
+    let up = layer.traffic_of(at(1, 9), IfIndex(1));
+    assert_eq!((up.received, up.sent, up.errors_received), (2, 1, 1));
+    let down = layer.traffic_of(at(2, 9), IfIndex(2));
+    assert_eq!((down.received, down.sent, down.errors_received), (1, 1, 0));
+    let counters = layer.counters();
+    assert_eq!((counters.paths_received, counters.resvs_received, counters.resv_errors_received), (1, 1, 1));
+    assert_eq!(rig.rsvp.counters().admission_errors, 1);
+    let interfaces: Vec<_> =
+        rig.rsvp.interface_views(0).map(|(_, one)| (one.name.to_owned(), one.neighbours)).collect();
+    assert_eq!(interfaces[..2], [("eth1".to_owned(), 1), ("eth2".to_owned(), 1)]);
+    assert_eq!(rig.rsvp.interface_views(3).count(), 1);
 }
 
 /// With Hello the list of what was sent stays: a neighbour of plain RFC 2205 that is lost gets all of it again.

@@ -47,6 +47,7 @@ pages! {
     qos::v1::ListSessionsResponse: qos::v1::Session, sessions;
     rsvp::v1::ListSessionsResponse: rsvp::v1::Session, sessions;
     rsvp::v1::ListNeighborsResponse: rsvp::v1::Neighbor, neighbors;
+    rsvp::v1::ListInterfacesResponse: rsvp::v1::InterfaceState, interfaces;
     boomerang::v1::ListFlowsResponse: boomerang::v1::Flow, flows;
     casp::v1::ListSessionsResponse: casp::v1::Session, sessions;
     casp::v1::ListPeersResponse: casp::v1::Peer, peers;

@@ -6,6 +6,7 @@ use signalbox_core::Time;
 use signalbox_core::rng::Random;
 
 use super::config::HelloConfig;
+use super::view::HelloState;
 use crate::wire::Hello;
 
 /// Hello state of one neighbour.
@@ -69,9 +70,13 @@ impl State {
         }
     }
 
-    /// Whether the neighbour is up.
-    pub(crate) const fn is_up(&self) -> bool {
-        self.theirs != 0
+    /// What is shown of it.
+    pub(crate) const fn view(&self) -> HelloState {
+        match (self.theirs, self.lost) {
+            (0, None) => HelloState::Never,
+            (0, Some(_)) => HelloState::Lost,
+            _ => HelloState::Up,
+        }
     }
 
     /// Time of the next request.
@@ -280,7 +285,7 @@ mod tests {
         assert!(state.answer(later).is_some() && state.answer(ms(120_000)).is_none());
         let valid = hello(true, 7, state.ours);
         state.received(later, &valid, &CONFIG, &mut rng);
-        assert!(state.is_up());
+        assert_eq!(state.view(), HelloState::Up);
         // A single loss after a while has no pause.
         let restarted = later + LONGEST_PAUSE * SOON;
         assert_eq!(state.received(restarted, &hello(false, 9, 0), &CONFIG, &mut rng), Verdict::Lost);

@@ -8,6 +8,7 @@ use signalbox_core::slab::Key;
 use super::lists::{Lists, Unknown};
 use super::message_ids::{ReceivedHandle, ReceivedId, SentHandle};
 use super::peers::Age;
+use super::traffic::is_error;
 use super::{Neighbours, Upcall, hello};
 use crate::engine::ahead::Group;
 use crate::engine::packet::IpReceived;
@@ -160,6 +161,7 @@ impl Neighbours {
                     if let Err(error) = incoming.read(packet.payload, reduction) {
                         return Some(Arrival::Malformed(error));
                     }
+                    self.count_received(incoming.message.kind, packet.ifindex);
                     let message = &incoming.message;
                     incoming.non_rsvp = message.send_ttl != packet.ttl;
                     if message.kind == MessageType::BUNDLE {
@@ -197,6 +199,7 @@ impl Neighbours {
                     if let Err(error) = incoming.read(octets, reduction) {
                         return Some(Arrival::Malformed(error));
                     }
+                    self.count_received(incoming.message.kind, packet.ifindex);
                     // The TTL of the data is in the message; the Bundle shows how far the message came (§3.4).
                     (incoming.packet.ttl, incoming.packet.payload) = (incoming.message.send_ttl, octets);
                     incoming.bundled = true;
@@ -253,6 +256,9 @@ impl Neighbours {
         }
         let peer = self.peers.received_from(self.now, *neighbour, packet.ifindex, (message.flags, *non_rsvp));
         incoming.peer = peer;
+        if let Some(peer) = peer.filter(|_| is_error(message.kind)).and_then(|key| self.peers.get_mut(key)) {
+            peer.traffic.errors_received += 1;
+        }
         if peer.is_none() {
             self.counters.overload += 1;
             tracing::debug!(peer = %neighbour, reason = "table of neighbors full", "neighbor not stored");
@@ -334,6 +340,7 @@ impl Neighbours {
         self.counters.hellos_received += 1;
         let Some(peer) = self.peers.get_mut(key) else { return };
         peer.received(self.now);
+        peer.traffic.received += 1;
         let state = peer.hello.get_or_insert_with(|| hello::State::new(self.now, &mut self.rng));
         let verdict = state.received(self.now, &hello, &configured, &mut self.rng);
         let answer = if hello.ack { None } else { state.answer(self.now) };

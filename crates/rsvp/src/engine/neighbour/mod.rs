@@ -29,6 +29,7 @@ mod peers;
 mod standing;
 mod summary;
 mod timers;
+mod traffic;
 mod trust;
 mod verify;
 mod view;
@@ -67,7 +68,8 @@ pub use message_ids::{ReceivedHandle, SentHandle};
 pub use outbound::{Outgoing, SendReason, SummaryTo};
 pub use outbox::Envelope;
 pub(in crate::engine) use standing::{Naming, Towards};
-pub use view::{AssociationView, View};
+pub use traffic::{PeerTraffic, TYPES, Traffic};
+pub use view::{AssociationView, HelloState, View};
 
 use crate::engine::packet::IpTransmit;
 use crate::wire::MessageId;
@@ -94,6 +96,22 @@ const NEIGHBORS_LOST: Family = Family::counter(
 signalbox_core::counters! {
     /// Counters of the neighbour layer.
     pub struct Counters {
+        /// Paths received, including those that are dropped; the same holds for the types below.
+        paths_received: u64 => MESSAGES_RECEIVED { type: "path" },
+        /// Resvs received.
+        resvs_received: u64 => MESSAGES_RECEIVED { type: "resv" },
+        /// PathErrs received.
+        path_errors_received: u64 => MESSAGES_RECEIVED { type: "path_err" },
+        /// ResvErrs received.
+        resv_errors_received: u64 => MESSAGES_RECEIVED { type: "resv_err" },
+        /// PathTears received.
+        path_tears_received: u64 => MESSAGES_RECEIVED { type: "path_tear" },
+        /// ResvTears received.
+        resv_tears_received: u64 => MESSAGES_RECEIVED { type: "resv_tear" },
+        /// ResvConfs received.
+        confirmations_received: u64 => MESSAGES_RECEIVED { type: "resv_conf" },
+        /// DREPs received.
+        dreps_received: u64 => MESSAGES_RECEIVED { type: "drep" },
         /// Bundles received.
         bundles_received: u64 => MESSAGES_RECEIVED { type: "bundle" },
         /// Bundles sent.
@@ -214,11 +232,12 @@ pub enum Upcall {
     },
 }
 
-/// This node's addresses at an interface, as in its RSVP_HOPs.
+/// An interface: this node's addresses, as in its RSVP_HOPs, and the messages there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Own {
     v4: Option<IpAddr>,
     v6: Option<IpAddr>,
+    traffic: Traffic,
 }
 
 /// The neighbour layer of one node.
@@ -303,7 +322,8 @@ impl Neighbours {
 
     /// Sets this node's addresses at an interface, as in its RSVP_HOPs.
     pub fn set_addresses(&mut self, ifindex: IfIndex, v4: Option<IpAddr>, v6: Option<IpAddr>) {
-        self.own.insert(ifindex, Own { v4, v6 });
+        let own = self.own.entry(ifindex).or_default();
+        (own.v4, own.v6) = (v4, v6);
     }
 
     /// The mark of a router or RSVP node ([`Envelope::towards`]).
@@ -334,7 +354,8 @@ impl Neighbours {
     /// The next packet to be sent; its octets are valid until the next call.
     pub fn poll(&mut self) -> Option<IpTransmit<'_>> {
         self.flush_ready();
-        let unproved = self.out.next().is_some_and(|envelope| !self.is_reached(envelope));
+        let unproved = self.out.next().is_some_and(|(envelope, _)| !self.is_reached(envelope));
+        self.count_sent();
         self.out.poll(unproved)
     }
 

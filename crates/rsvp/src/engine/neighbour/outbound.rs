@@ -483,7 +483,10 @@ impl Neighbours {
         if news {
             self.counters.neighbours_plain += 1;
             self.upcalls.push_back(Upcall::Shown { towards: (ifindex, towards), able: false });
-            tracing::info!(ifindex = ifindex.0, "neighbor refuses MESSAGE_IDs, and gets plain RFC 2205 for some time");
+            tracing::info!(
+                ifindex = ifindex.0,
+                "neighbor refuses MESSAGE_IDs, and gets plain RFC 2205 for some time"
+            );
         }
         news
     }

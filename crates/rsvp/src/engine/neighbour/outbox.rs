@@ -73,9 +73,10 @@ impl Outbox {
         self.queue.is_empty()
     }
 
-    /// The addressing of the next packet.
-    pub(crate) fn next(&self) -> Option<&Envelope> {
-        self.queue.front().map(|(envelope, _)| envelope)
+    /// The addressing of the next packet, and its octets.
+    pub(crate) fn next(&self) -> Option<(&Envelope, &[u8])> {
+        let (envelope, span) = self.queue.front()?;
+        Some((envelope, self.octets.get(span.clone()).unwrap_or_default()))
     }
 
     /// The next packet; `unproved`: its next node has proved nothing.

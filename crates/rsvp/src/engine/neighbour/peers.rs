@@ -12,6 +12,7 @@ use signalbox_core::{IfIndex, Time};
 
 use super::bundle::Bundle;
 use super::hello;
+use super::traffic::PeerTraffic;
 use crate::engine::recent::Recent;
 use crate::wire::{HeaderFlags, MessageId};
 
@@ -51,6 +52,7 @@ pub(crate) struct Peer {
     pub(crate) bundle_due: Option<Time>,
     pub(crate) hello: Option<hello::State>,
     last_received: Time,
+    pub(crate) traffic: PeerTraffic,
     /// Time when it was last found silent, with state.
     kept: Time,
     link: Link,
@@ -233,6 +235,7 @@ impl Peers {
                 // Without the bit, what it did with it counts no more.
                 peer.names &= capable || !peer.capable;
                 (peer.capable, peer.far, peer.ifindex, peer.last_received) = (capable, far, ifindex, now);
+                peer.traffic.received += 1;
             }
             return Some(key);
         }
@@ -254,6 +257,7 @@ impl Peers {
             bundle_due: None,
             hello: None,
             last_received: now,
+            traffic: PeerTraffic { received: 1, ..PeerTraffic::default() },
             kept: now,
             link: Link::default(),
         };

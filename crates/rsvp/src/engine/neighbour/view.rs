@@ -7,6 +7,8 @@ use signalbox_core::metrics::Table;
 use signalbox_core::{IfIndex, Time};
 
 use super::failures::AuthenticationFailures;
+use super::standing::Naming;
+use super::traffic::PeerTraffic;
 use super::{IntegrityConfig, Neighbours};
 
 /// A neighbour, or a sender that failed authentication.
@@ -26,8 +28,14 @@ pub struct View {
     pub far: bool,
     /// Number of states with a MESSAGE_ID of it or of this node.
     pub states: u32,
-    /// Whether it is up by Hello; `None`: no Hello was exchanged.
-    pub hello: Option<bool>,
+    /// It sends MESSAGE_IDs or acknowledgments, or has the bit.
+    pub able: bool,
+    /// It refused MESSAGE_IDs, or acknowledges nothing: it gets plain RFC 2205 for some time.
+    pub plain: bool,
+    /// What Hello shows; `None`: it is off for this neighbour.
+    pub hello: Option<HelloState>,
+    /// Messages from it and to it.
+    pub traffic: PeerTraffic,
     /// Settings of the interface.
     pub integrity: IntegrityConfig,
     /// Identifier of the key for messages to it; `None`: there is no key.
@@ -36,6 +44,17 @@ pub struct View {
     pub associations: Vec<AssociationView>,
     /// Its authentication failures.
     pub failures: Option<AuthenticationFailures>,
+}
+
+/// What Hello shows of a neighbour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HelloState {
+    /// It has sent no Hello that shows that it is up.
+    Never,
+    /// It is up.
+    Up,
+    /// It was up, and is silent or has restarted.
+    Lost,
 }
 
 /// A security association of a neighbour.
@@ -69,7 +88,10 @@ impl Neighbours {
             let view = entry(self, now, &mut all, (peer.addr, peer.ifindex));
             view.last_message = Some(peer.last_received());
             (view.capable, view.far, view.states) = (peer.says_capable(), peer.is_far(), peer.refs);
-            view.hello = peer.hello.map(|hello| hello.is_up());
+            (view.able, view.traffic) = (peer.is_able(), peer.traffic);
+            let towards = (peer.ifindex, self.mark(peer.addr));
+            view.plain = peer.is_able() && self.standings.naming(now, towards) == Naming::No;
+            view.hello = peer.hello.map(|hello| hello.view());
         }
         let associations = self.associations.view();
         for (sender, ifindex, association) in associations.filter(|(sender, at, _)| wanted((*sender, *at))) {
@@ -122,7 +144,10 @@ fn entry<'a>(
             capable: false,
             far: false,
             states: 0,
+            able: false,
+            plain: false,
             hello: None,
+            traffic: PeerTraffic::default(),
             integrity: settings.integrity,
             signs_with: layer.keys.in_use(layer.config.wall(now), ifindex, address),
             associations: Vec::new(),

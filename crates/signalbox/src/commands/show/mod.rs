@@ -68,7 +68,7 @@ const HELP: &str = concat!(
     "  signalbox show rsvp neighbors\n",
     "  signalbox show counters --nonzero\n\n",
     "JSON: one row a line, with the types node, interface, metric, config, reservation, decision, pinhole, gist_session, gist_peer, gist_association,\n",
-    "gist_binding, qos_session, rsvp_session, rsvp_neighbor, boomerang_flow, casp_session, casp_peer; docs/schema/ describes each.",
+    "gist_binding, qos_session, rsvp_session, rsvp_neighbor, rsvp_interface, boomerang_flow, casp_session, casp_peer; docs/schema/ describes each.",
 );
 
 /// Defines the views: a line for each, with its help, its name, its arguments and the function that shows it.
@@ -137,7 +137,7 @@ views! {
     /// State of the QoS NSLP.
     #[command(subcommand)]
     Qos(qos::QosView) => qos::show,
-    /// State of RSVP: sessions, neighbors.
+    /// State of RSVP: sessions, neighbors, interfaces.
     #[command(subcommand)]
     Rsvp(rsvp::RsvpView) => rsvp::show,
     /// State of Boomerang.

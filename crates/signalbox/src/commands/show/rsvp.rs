@@ -1,4 +1,4 @@
-//! `signalbox show rsvp`: sessions with their senders and reservations, and neighbors.
+//! `signalbox show rsvp`: sessions with their senders and reservations, neighbors, and interfaces.
 
 use std::path::Path;
 
@@ -30,6 +30,13 @@ pub(crate) enum RsvpView {
         "rsvp neighbors --json | jq .authentication_failures",
     ))]
     Neighbors(LimitArgs),
+    /// RSVP's state of each interface: on or off, refresh period, protocol features, and messages by type.
+    #[command(after_help = view_help!(
+        "rsvp_interface",
+        "rsvp interfaces",
+        "rsvp interfaces --json | jq '.messages[]'",
+    ))]
+    Interfaces(LimitArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -50,6 +57,10 @@ pub(super) async fn show(view: &RsvpView, socket: &Path, output: OutputArgs) -> 
         RsvpView::Neighbors(LimitArgs { limit }) => {
             let request = v1::ListNeighborsRequest { limit: *limit, page_token: Vec::new() };
             table::list(client.list_neighbors(request).await, output, &NEIGHBOR, neighbor).await
+        }
+        RsvpView::Interfaces(LimitArgs { limit }) => {
+            let request = v1::ListInterfacesRequest { limit: *limit, page_token: Vec::new() };
+            table::list(client.list_interfaces(request).await, output, &INTERFACE, interface).await
         }
     }
 }
@@ -121,23 +132,36 @@ fn reservation_row(session: &str, reservation: &v1::ReservationState) -> [String
     ]
 }
 
-const NEIGHBOR: [&str; 8] =
-    ["neighbor", "interface", "last message", "refresh reduction", "ids", "hello", "integrity", "dropped"];
+const NEIGHBOR: [&str; 11] = [
+    "neighbor",
+    "interface",
+    "last message",
+    "refresh reduction",
+    "ids",
+    "hello",
+    "integrity",
+    "received",
+    "errors",
+    "sent",
+    "dropped",
+];
 
-fn neighbor(neighbor: &v1::Neighbor) -> Vec<[String; 8]> {
+fn neighbor(neighbor: &v1::Neighbor) -> Vec<[String; 11]> {
     let reduction = match neighbor.refresh_reduction() {
         _ if neighbor.last_message_age_us.is_none() => "-",
         v1::RefreshReduction::Unspecified => "-",
         v1::RefreshReduction::Off => "off here",
-        v1::RefreshReduction::NotOffered => "not offered by the neighbor",
+        v1::RefreshReduction::NotOffered => "plain RFC 2205",
+        v1::RefreshReduction::GivenUp => "plain RFC 2205 for some time: it refused or ignored MESSAGE_IDs",
         v1::RefreshReduction::NotAdjacent => "not adjacent: hops without RSVP lie between",
-        v1::RefreshReduction::MessageIds => "acknowledgments only: summaries are off here",
+        v1::RefreshReduction::MessageIds => "acknowledgments only: summaries are off here or there",
         v1::RefreshReduction::Complete => "in use",
     };
     let hello = match neighbor.hello() {
         v1::Hello::Unspecified | v1::Hello::Off => "-",
         v1::Hello::Up => "up",
         v1::Hello::Lost => "lost: it is silent, or has restarted",
+        v1::Hello::Never => "never seen",
     };
     vec![[
         neighbor.address.clone(),
@@ -149,7 +173,61 @@ fn neighbor(neighbor: &v1::Neighbor) -> Vec<[String; 8]> {
         neighbor.message_ids.to_string(),
         hello.to_owned(),
         integrity(neighbor),
+        neighbor.messages_received.to_string(),
+        neighbor.errors_received.to_string(),
+        neighbor.messages_sent.to_string(),
         dropped(neighbor),
+    ]]
+}
+
+const INTERFACE: [&str; 9] = [
+    "interface",
+    "rsvp",
+    "address",
+    "refresh",
+    "reduction",
+    "hello",
+    "integrity",
+    "neighbors",
+    "messages received/sent",
+];
+
+fn interface(state: &v1::InterfaceState) -> Vec<[String; 9]> {
+    let on = match (state.enabled, state.up) {
+        (false, _) => "off",
+        (true, false) => "down",
+        (true, true) => "on",
+    };
+    let refresh = match (state.refresh_period_us, state.announced_refresh_period_us) {
+        (own, announced) if own == announced => duration(own),
+        (own, announced) => format!("{}, growing to {}", duration(announced), duration(own)),
+    };
+    let reduction = match state.refresh_reduction() {
+        v1::RefreshReduction::MessageIds => "acknowledgments only",
+        v1::RefreshReduction::Complete => "on",
+        _ => "off",
+    };
+    let integrity = match (state.signs, state.requires_signature) {
+        (false, false) => "-",
+        (true, true) => "signed and required",
+        (true, false) => "signed",
+        (false, true) => "required",
+    };
+    let counts = state.messages.iter().map(|one| format!("{} {}/{}", one.r#type, one.received, one.sent));
+    let mut counts: Vec<_> = counts.collect();
+    if state.errors_received > 0 {
+        counts.push(format!("errors received {}", state.errors_received));
+    }
+    vec![[
+        or_dash(state.interface.as_ref().map(|interface| &interface.name)),
+        on.to_owned(),
+        if state.addresses.is_empty() { "-".to_owned() } else { state.addresses.join(", ") },
+        refresh,
+        reduction.to_owned(),
+        or_dash(state.hello_interval_us.map(|interval| format!("every {}", duration(interval)))),
+        integrity.to_owned(),
+        state.neighbors.to_string(),
+        if counts.is_empty() { "-".to_owned() } else { counts.join(", ") },
     ]]
 }
 
@@ -220,7 +298,7 @@ mod tests {
 
     use super::*;
 
-    fn interface(name: &str) -> Option<InterfaceRef> {
+    fn at(name: &str) -> Option<InterfaceRef> {
         Some(InterfaceRef { name: name.into(), index: 2 })
     }
 
@@ -235,14 +313,14 @@ mod tests {
                 filter: Some(v1::Filter { source: Some("10.0.0.1".into()), selector: None }),
                 traffic: Some(traffic),
                 previous_hop: Some("10.0.0.1".into()),
-                interface: interface("r1-0"),
+                interface: at("r1-0"),
                 expires_in_us: Some(157_000_000),
                 broken: true,
                 ..Default::default()
             }],
             reservations: vec![v1::ReservationState {
                 style: v1::Style::FixedFilter.into(),
-                interface: interface("r1-1"),
+                interface: at("r1-1"),
                 flowspec: Some(v1::Flowspec { traffic: Some(traffic), service: None }),
                 next_hops: vec!["10.0.1.2".into()],
                 enforced: true,
@@ -260,6 +338,52 @@ mod tests {
     }
 
     #[test]
+    fn a_plain_neighbor_is_called_so() {
+        let one = v1::Neighbor {
+            address: "10.0.1.2".into(),
+            interface: at("r1-0"),
+            last_message_age_us: Some(1_000_000),
+            refresh_reduction: v1::RefreshReduction::NotOffered.into(),
+            hello: v1::Hello::Never.into(),
+            messages_received: 7,
+            errors_received: 1,
+            messages_sent: 5,
+            ..Default::default()
+        };
+        let row = neighbor(&one).remove(0);
+        assert_eq!([&row[3], &row[5]], ["plain RFC 2205", "never seen"]);
+        assert_eq!(row[7..10], ["7", "1", "5"]);
+    }
+
+    #[test]
+    fn an_interface_shows_its_settings_and_messages() {
+        let count = |name: &str, received, sent| v1::MessageCount { r#type: name.into(), received, sent };
+        let one = v1::InterfaceState {
+            interface: at("r1-0"),
+            enabled: true,
+            up: true,
+            addresses: vec!["10.0.1.1".into()],
+            refresh_period_us: 60_000_000,
+            announced_refresh_period_us: 30_000_000,
+            refresh_reduction: v1::RefreshReduction::Complete.into(),
+            hello_interval_us: Some(5_000_000),
+            signs: true,
+            requires_signature: true,
+            neighbors: 2,
+            messages: vec![count("Path", 3, 0), count("Resv", 0, 4)],
+            errors_received: 1,
+        };
+        let messages = "Path 3/0, Resv 0/4, errors received 1";
+        let refresh = "30s, growing to 1m0s";
+        let row = interface(&one).remove(0);
+        assert_eq!(row[..3], ["r1-0", "on", "10.0.1.1"]);
+        assert_eq!(row[3], refresh);
+        assert_eq!(row[4..], ["on", "every 5.0s", "signed and required", "2", messages]);
+        let off = interface(&v1::InterfaceState::default()).remove(0);
+        assert_eq!([&off[1], &off[5], &off[8]], ["off", "-", "-"]);
+    }
+
+    #[test]
     fn authentication_failures_show_reason_and_remedy() {
         let failed = |reason: v1::AuthenticationFailure, messages| v1::AuthenticationFailures {
             reason: reason.into(),
@@ -267,7 +391,7 @@ mod tests {
         };
         let one = v1::Neighbor {
             address: "10.0.1.2".into(),
-            interface: interface("r1-0"),
+            interface: at("r1-0"),
             signs: true,
             requires_signature: true,
             authentication_failures: vec![
@@ -282,7 +406,7 @@ mod tests {
         assert_eq!(row[2], "none");
         assert!(row[6].contains("no key to sign with"), "{}", row[6]);
         assert_eq!(
-            row[7],
+            row[10],
             "3 wrong digest, 1 replayed; the last 5.0s ago, wrong digest: the secrets or algorithms of the two differ, \
              or octets were altered on the way"
         );

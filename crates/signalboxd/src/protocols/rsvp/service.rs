@@ -101,6 +101,18 @@ impl Rsvp for RsvpService {
         let range = Range { limit: request.limit, page_token: &request.page_token };
         pages(&self.api.handle, range, tables::neighbours).map(Response::new)
     }
+
+    type ListInterfacesStream = Replies<v1::ListInterfacesResponse>;
+
+    async fn list_interfaces(
+        &self,
+        request: Request<v1::ListInterfacesRequest>,
+    ) -> Result<Response<Self::ListInterfacesStream>, Status> {
+        self.api.must_run(ProtocolId::Rsvp)?;
+        let request = request.into_inner();
+        let range = Range { limit: request.limit, page_token: &request.page_token };
+        pages(&self.api.handle, range, tables::interfaces).map(Response::new)
+    }
 }
 
 /// The call of an application whose session is registered.

@@ -3,11 +3,12 @@
 use std::net::IpAddr;
 
 use signalbox_api::rsvp::v1;
+use signalbox_api::v1::InterfaceRef;
 use signalbox_core::node::Interface;
 use signalbox_core::{IfIndex, Time};
 use signalbox_node::resources::GrantId;
 use signalbox_node::rsvp::neighbour::{self, AuthenticationFailure};
-use signalbox_node::rsvp::{SessionKind, SessionView};
+use signalbox_node::rsvp::{InterfaceView, SessionKind, SessionView};
 
 use super::convert::{
     adspec_to_api, filter_to_api, flowspec_to_api, policy_to_api, style_to_api, traffic_to_api,
@@ -19,6 +20,7 @@ use crate::view::View;
 
 page!(5: v1::ListSessionsResponse, sessions: v1::Session);
 page!(6: v1::ListNeighborsResponse, neighbors: v1::Neighbor);
+page!(13: v1::ListInterfacesResponse, interfaces: v1::InterfaceState);
 
 /// Sessions from a place on, with this destination or a sender of this address.
 pub(super) fn sessions(
@@ -59,6 +61,44 @@ pub(super) fn neighbours(
     let interfaces = view.kernel.interfaces();
     let neighbours = rows.iter().map(|row| neighbour(row, view.now, interfaces));
     (neighbours.collect(), last.map(Some))
+}
+
+/// Interfaces from a place on.
+pub(super) fn interfaces(view: &mut View<'_>, from: u32, most: usize) -> Portion<v1::InterfaceState, u32> {
+    let Some(rsvp) = view.node.rsvp() else { return (Vec::new(), None) };
+    let known = view.kernel.interfaces();
+    let rows: Vec<_> = rsvp.interface_views(from).take(most).collect();
+    let next = rows.last().filter(|_| rows.len() == most).map(|(place, _)| place + 1);
+    (rows.iter().map(|(_, row)| interface_state(row, known)).collect(), next)
+}
+
+fn interface_state(view: &InterfaceView<'_>, interfaces: &[Interface]) -> v1::InterfaceState {
+    let reduction = match view.reduction {
+        (false, _) => v1::RefreshReduction::Off,
+        (true, false) => v1::RefreshReduction::MessageIds,
+        (true, true) => v1::RefreshReduction::Complete,
+    };
+    let counts = neighbour::TYPES.iter().zip(view.traffic.received).zip(view.traffic.sent);
+    let messages = counts
+        .filter(|((_, received), sent)| received + sent > 0)
+        .map(|((kind, received), sent)| v1::MessageCount { r#type: kind.to_string(), received, sent });
+    v1::InterfaceState {
+        // An interface that is gone has its former name.
+        interface: interface(interfaces, view.ifindex)
+            .or_else(|| Some(InterfaceRef { name: view.name.to_owned(), index: view.ifindex.0 })),
+        enabled: view.enabled,
+        up: view.up,
+        addresses: view.addresses.into_iter().flatten().map(|address| address.to_string()).collect(),
+        refresh_period_us: micros(view.refresh),
+        announced_refresh_period_us: micros(view.announced),
+        refresh_reduction: reduction.into(),
+        hello_interval_us: view.hello.map(micros),
+        signs: view.signs,
+        requires_signature: view.requires_signature,
+        neighbors: u32::try_from(view.neighbours).unwrap_or(u32::MAX),
+        messages: messages.collect(),
+        errors_received: view.traffic.errors_received,
+    }
 }
 
 /// A session as it stands at `now`; `enforced` gives whether the kernel keeps a grant.
@@ -108,15 +148,18 @@ fn without_octets(policy: v1::PolicyData) -> v1::PolicyData {
 fn neighbour(view: &neighbour::View, now: Time, interfaces: &[Interface]) -> v1::Neighbor {
     let reduction = match view.reduction {
         (false, _) => v1::RefreshReduction::Off,
+        _ if view.plain => v1::RefreshReduction::GivenUp,
+        _ if !view.able => v1::RefreshReduction::NotOffered,
         (true, false) => v1::RefreshReduction::MessageIds,
-        (true, true) if !view.capable => v1::RefreshReduction::NotOffered,
+        (true, true) if !view.capable => v1::RefreshReduction::MessageIds,
         (true, true) if view.far => v1::RefreshReduction::NotAdjacent,
         (true, true) => v1::RefreshReduction::Complete,
     };
     let hello = match view.hello {
         None => v1::Hello::Off,
-        Some(true) => v1::Hello::Up,
-        Some(false) => v1::Hello::Lost,
+        Some(neighbour::HelloState::Up) => v1::Hello::Up,
+        Some(neighbour::HelloState::Lost) => v1::Hello::Lost,
+        Some(neighbour::HelloState::Never) => v1::Hello::Never,
     };
     let associations = view.associations.iter().map(|one| v1::SecurityAssociation {
         key_id: one.key_id,
@@ -141,6 +184,9 @@ fn neighbour(view: &neighbour::View, now: Time, interfaces: &[Interface]) -> v1:
         authentication_failures: failures.collect(),
         last_failure_age_us: view.failures.map(|failures| micros(now.since(failures.at))),
         last_failure: view.failures.map_or_else(Default::default, |failures| failure(failures.last).into()),
+        messages_received: view.traffic.received,
+        messages_sent: view.traffic.sent,
+        errors_received: view.traffic.errors_received,
     }
 }
 
