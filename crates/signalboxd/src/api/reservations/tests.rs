@@ -255,6 +255,86 @@ async fn a_sender_of_rsvp_is_granted_when_a_receiver_reserves() {
     assert_eq!(client.events.message().await.unwrap(), None);
 }
 
+/// The next command, which must announce a sender of RSVP; gives its rate, octets a second.
+async fn announced_rate(rig: &mut Rig) -> f32 {
+    match rig.command().await.0 {
+        Command::Rsvp { command: rsvp::Command::Sender(sender), .. } => sender.tspec.rate(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_change_of_a_sender_of_rsvp_is_granted_refused_or_interrupted() {
+    let mut rig = Rig::new(ALL).await;
+    let (call, mut open, sender, answer) = announced(&mut rig).await;
+    answer.send(true).unwrap();
+    let mut client = call.await.unwrap().unwrap();
+    assert!(matches!(client.event().await, Event::Started(_)));
+    let mut event = |event| open.event(NodeEvent::Rsvp { id: open.id, event: Box::new(event) });
+    event(reserved(&sender));
+    assert!(matches!(client.event().await, Event::Granted(_)));
+    // A receiver follows.
+    client.request(change(250_000)).await;
+    assert_eq!(announced_rate(&mut rig).await, 250_000.0);
+    let more =
+        signalbox_node::resources::intserv::TSpec::new(250_000.0, 50_000.0, f32::INFINITY, 64, 1500).unwrap();
+    let larger = rsvp::SenderRequest { tspec: more, ..sender.clone() };
+    // Its old reservation says nothing about the change.
+    event(reserved(&sender));
+    event(reserved(&larger));
+    let Event::Granted(grant) = client.event().await else { panic!("it is granted") };
+    assert_eq!(grant.traffic.unwrap().rate_octets_per_s, 250_000);
+    // Less is granted at once.
+    client.request(change(125_000)).await;
+    assert_eq!(announced_rate(&mut rig).await, 125_000.0);
+    assert!(matches!(client.event().await, Event::Granted(_)));
+    event(reserved(&sender));
+    assert!(matches!(client.event().await, Event::Granted(_)));
+    // A node on the path refuses the change: the former traffic is announced again.
+    client.request(change(300_000)).await;
+    assert_eq!(announced_rate(&mut rig).await, 300_000.0);
+    let error = rsvp::ErrorSpec {
+        node: "192.0.2.77".parse().unwrap(),
+        flags: Default::default(),
+        code: rsvp::ErrorCode::POLICY,
+        value: 0,
+    };
+    event(rsvp::RsvpEvent::PathError { error, sender: sender.template, policy: Box::default() });
+    assert_eq!(announced_rate(&mut rig).await, 125_000.0);
+    let Event::ChangeRefused(refused) = client.event().await else { panic!("it is refused") };
+    assert_eq!((refused.cause(), refused.node.as_deref()), (v1::Cause::Policy, Some("192.0.2.77")));
+    // This node refuses one: a conflict is one in all protocols.
+    client.request(change(310_000)).await;
+    assert_eq!(announced_rate(&mut rig).await, 310_000.0);
+    event(rsvp::RsvpEvent::Refused(rsvp::Refused::ConflictingPorts));
+    let Event::ChangeRefused(refused) = client.event().await else { panic!("it is refused") };
+    assert_eq!(refused.cause(), v1::Cause::Conflict);
+    // The receiver leaves meanwhile.
+    client.request(change(320_000)).await;
+    assert_eq!(announced_rate(&mut rig).await, 320_000.0);
+    event(rsvp::RsvpEvent::ResvGone { sender: sender.template });
+    assert!(matches!(client.event().await, Event::Interrupted(_)));
+}
+
+#[tokio::test]
+async fn a_change_that_no_receiver_follows_is_refused_after_a_time() {
+    let mut rig = Rig::new(ALL).await;
+    let (call, mut open, sender, answer) = announced(&mut rig).await;
+    answer.send(true).unwrap();
+    let mut client = call.await.unwrap().unwrap();
+    assert!(matches!(client.event().await, Event::Started(_)));
+    open.event(NodeEvent::Rsvp { id: open.id, event: Box::new(reserved(&sender)) });
+    assert!(matches!(client.event().await, Event::Granted(_)));
+    client.request(change(250_000)).await;
+    assert_eq!(announced_rate(&mut rig).await, 250_000.0);
+    assert_eq!(announced_rate(&mut rig).await, 125_000.0);
+    let Event::ChangeRefused(refused) = client.event().await else { panic!("it is refused") };
+    assert_eq!((refused.cause(), refused.available_octets_per_s), (v1::Cause::Admission, Some(125_000)));
+    // The reservation stands.
+    open.event(NodeEvent::Rsvp { id: open.id, event: Box::new(reserved(&sender)) });
+    assert!(matches!(client.event().await, Event::Granted(_)));
+}
+
 #[tokio::test]
 async fn a_loop_of_boomerang_is_granted_changed_and_lost() {
     let mut rig = Rig::new(ALL).await;

@@ -14,7 +14,7 @@ use signalbox_api::v1 as common;
 use signalbox_node::resources::intserv::{RSpec, SpecError, TSpec};
 use signalbox_node::rsvp::{
     ErrorCode, ErrorSpec, Filter, FlowRequest, FlowSpec, Refused, ReserveRequest, RsvpEvent, Selector,
-    SenderRequest, Session, SessionKind, Style, UserError,
+    SenderRequest, Session, SessionKind, Style, TrafficControlValue, UserError,
 };
 use tonic::Status;
 
@@ -255,6 +255,9 @@ pub(super) fn failure(error: ErrorSpec) -> common::Failure {
         ErrorCode::CONFLICTING_STYLE
         | ErrorCode::CONFLICTING_DEST_PORTS
         | ErrorCode::CONFLICTING_SENDER_PORTS => common::Cause::Conflict,
+        ErrorCode::TRAFFIC_CONTROL if error.value == TrafficControlValue::SERVICE_CONFLICT.0 => {
+            common::Cause::Conflict
+        }
         _ => common::Cause::Protocol,
     };
     common::Failure {
@@ -285,14 +288,14 @@ pub(super) fn filter_to_api(filter: &Filter) -> v1::Filter {
     v1::Filter { source: Some(filter.src.to_string()), selector }
 }
 
-/// A token bucket.
+/// A token bucket. What its message does not give is absent; a rate of 0 is one that is not given.
 pub(super) fn traffic_to_api(tspec: &TSpec) -> common::TokenBucket {
     common::TokenBucket {
         rate_octets_per_s: whole(tspec.rate()),
-        burst_octets: Some(whole(tspec.bucket())),
+        burst_octets: Some(whole(tspec.bucket())).filter(|burst| *burst > 0),
         peak_octets_per_s: tspec.peak().is_finite().then(|| whole(tspec.peak())),
         min_policed_octets: Some(tspec.min_policed()),
-        max_packet_octets: Some(tspec.max_packet()),
+        max_packet_octets: Some(tspec.max_packet()).filter(|packet| *packet > 0),
     }
 }
 

@@ -24,6 +24,10 @@ use crate::api::reserver::{Reserver, Standing, change_refused, only_with, reache
 use crate::api::types::Flow;
 use crate::requests::{LoopHandle, Opened};
 
+/// Time in which a receiver has to reserve what a change announces. A Path takes a round trip, and half a second more if one
+/// is lost.
+const CHANGE: Duration = Duration::from_secs(5);
+
 /// RSVP.
 pub(crate) struct Rsvp;
 
@@ -34,13 +38,27 @@ struct Announced {
     /// Events that came before the call was answered.
     early: VecDeque<RsvpEvent>,
     sender: SenderRequest,
-    /// What was announced before a change whose answer is not known.
-    before: Option<SenderRequest>,
-    /// A receiver has reserved what the sender announces.
+    /// A change whose answer is not known.
+    change: Option<Change>,
+    /// What has to be announced again after a change that was refused.
+    again: Option<SenderRequest>,
+    /// Answers that wait for that.
+    answers: VecDeque<Event>,
+    /// A receiver has reserved what the sender announces, or announced before the change.
     granted: bool,
+    /// What receivers reserve.
+    reserved: Option<FlowSpec>,
     /// When it ends by itself.
     ends: Option<Instant>,
     releasing: bool,
+}
+
+/// A change of the traffic.
+struct Change {
+    /// What was announced before.
+    before: SenderRequest,
+    /// When it is refused, because no receiver has reserved it; `None`: nothing was reserved before either.
+    until: Option<Instant>,
 }
 
 #[tonic::async_trait]
@@ -80,8 +98,19 @@ impl Reserver for Rsvp {
             v1::ReserveStarted { id: id.to_string(), session_id: None, flow: Some(flow), taken_over: false };
         let ends = open.hold_us.map(|hold| Instant::now() + Duration::from_micros(hold));
         let handle = api.handle.clone();
-        let standing =
-            Announced { handle, opened, early, sender, before: None, granted: false, ends, releasing: false };
+        let standing = Announced {
+            handle,
+            opened,
+            early,
+            sender,
+            change: None,
+            again: None,
+            answers: VecDeque::new(),
+            granted: false,
+            reserved: None,
+            ends,
+            releasing: false,
+        };
         Ok((Event::Started(started), Box::new(standing)))
     }
 
@@ -182,35 +211,41 @@ fn refusal(refused: Refused) -> Status {
     }
 }
 
-impl Announced {
-    /// Whether a reservation is as large as what the sender announces.
-    fn covers(&self, flowspec: &FlowSpec) -> bool {
-        flowspec.tspec.rate() >= self.sender.tspec.rate()
+/// The cause of a request that this node's RSVP refuses.
+fn cause(refused: &Refused) -> v1::Cause {
+    match refused {
+        Refused::ConflictingTypes
+        | Refused::ConflictingPorts
+        | Refused::ConflictingStyle
+        | Refused::SenderTaken => v1::Cause::Conflict,
+        _ => v1::Cause::Protocol,
     }
+}
 
+/// Whether a reservation is as large as what a sender announces.
+fn covers(flowspec: &FlowSpec, sender: &SenderRequest) -> bool {
+    flowspec.tspec.rate() >= sender.tspec.rate()
+}
+
+fn grant(flowspec: &FlowSpec) -> Event {
+    Event::Granted(v1::PathGrant {
+        traffic: Some(convert::traffic_to_api(&flowspec.tspec)),
+        service: Some(convert::service(flowspec)),
+        ..v1::PathGrant::default()
+    })
+}
+
+impl Announced {
     fn event(&mut self, event: RsvpEvent) -> Result<Option<Event>, Status> {
         let event = match event {
-            RsvpEvent::Resv { flowspec, .. } if self.covers(&flowspec) => {
-                self.granted = true;
-                self.before = None;
-                Event::Granted(v1::PathGrant {
-                    traffic: Some(convert::traffic_to_api(&flowspec.tspec)),
-                    service: Some(convert::service(&flowspec)),
-                    ..v1::PathGrant::default()
-                })
-            }
             RsvpEvent::Resv { flowspec, .. } => {
-                let available = whole(flowspec.tspec.rate());
-                let message = "the receiver reserves less than the sender announces";
-                let less = v1::Failure {
-                    cause: v1::Cause::Admission.into(),
-                    message: message.to_owned(),
-                    available_octets_per_s: Some(available),
-                    ..v1::Failure::default()
-                };
-                return Ok(self.interrupted(less));
+                self.reserved = Some(flowspec);
+                return Ok(self.resv(&flowspec));
             }
             RsvpEvent::ResvGone { .. } => {
+                self.reserved = None;
+                // What was announced last stays announced: a receiver may come again.
+                self.change = None;
                 let gone = v1::Failure {
                     cause: v1::Cause::Expired.into(),
                     message: "no receiver reserves any more".to_owned(),
@@ -218,16 +253,22 @@ impl Announced {
                 };
                 return Ok(self.interrupted(gone));
             }
-            // The reservation that a receiver has made is not concerned: RFC 2205 §3.5, Path errors change no state.
             RsvpEvent::PathError { error, .. } if self.granted => {
-                tracing::debug!(?error, "a path error while a reservation stands");
-                return Ok(None);
+                match self.change.take_if(|one| one.until.is_some()) {
+                    Some(change) => self.refused(change, convert::failure(error)),
+                    // The reservation that a receiver has made is not concerned: RFC 2205 §3.5, Path errors change no state.
+                    None => {
+                        tracing::debug!(?error, "a path error while a reservation stands");
+                        return Ok(None);
+                    }
+                }
             }
             RsvpEvent::PathError { error, .. } => Event::Failed(convert::failure(error)),
-            RsvpEvent::Refused(refused) => match self.before.take() {
-                Some(before) => {
-                    self.sender = before;
-                    change_refused(v1::Cause::Protocol, &refused.to_string())
+            RsvpEvent::Refused(refused) => match self.change.take() {
+                // The node still announces what it did before.
+                Some(change) => {
+                    self.sender = change.before;
+                    change_refused(cause(&refused), &refused.to_string())
                 }
                 None => return Err(refusal(refused)),
             },
@@ -239,9 +280,57 @@ impl Announced {
         Ok(Some(event))
     }
 
+    /// A receiver reserves.
+    fn resv(&mut self, flowspec: &FlowSpec) -> Option<Event> {
+        if covers(flowspec, &self.sender) {
+            self.granted = true;
+            self.change = None;
+            return Some(grant(flowspec));
+        }
+        if self
+            .change
+            .as_ref()
+            .is_some_and(|change| change.until.is_some() && covers(flowspec, &change.before))
+        {
+            return None; // the answer to the change is not known yet
+        }
+        self.change = None;
+        let less = v1::Failure {
+            cause: v1::Cause::Admission.into(),
+            message: "the receiver reserves less than the sender announces".to_owned(),
+            available_octets_per_s: Some(whole(flowspec.tspec.rate())),
+            ..v1::Failure::default()
+        };
+        self.interrupted(less)
+    }
+
+    /// A change was refused on the path: the node announces the former traffic again.
+    fn refused(&mut self, change: Change, failure: v1::Failure) -> Event {
+        self.sender = change.before.clone();
+        self.again = Some(change.before);
+        Event::ChangeRefused(failure)
+    }
+
+    /// No receiver has reserved what a change announces.
+    fn unanswered(&mut self) -> Option<Event> {
+        let change = self.change.take()?;
+        let failure = v1::Failure {
+            cause: v1::Cause::Admission.into(),
+            message: format!("no receiver has reserved it within {} s", CHANGE.as_secs()),
+            available_octets_per_s: self.reserved.map(|flowspec| whole(flowspec.tspec.rate())),
+            ..v1::Failure::default()
+        };
+        Some(self.refused(change, failure))
+    }
+
     /// A reservation that stood is interrupted.
     fn interrupted(&mut self, failure: v1::Failure) -> Option<Event> {
         std::mem::take(&mut self.granted).then_some(Event::Interrupted(failure))
+    }
+
+    async fn announce(&self, sender: SenderRequest) -> Result<(), Status> {
+        let id = self.opened.lease.id;
+        self.handle.post(Command::Rsvp { id, command: RsvpCommand::Sender(sender) }).await
     }
 }
 
@@ -252,33 +341,51 @@ impl Standing for Announced {
             if self.releasing {
                 return Ok(Event::Released(v1::ReserveReleased { confirmed: false }));
             }
-            if let Some(early) = self.early.pop_front() {
-                if let Some(event) = self.event(early)? {
-                    return Ok(event);
-                }
-                continue;
+            if let Some(former) = self.again.clone() {
+                self.announce(former).await?;
+                self.again = None;
             }
-            let event = tokio::select! {
-                event = self.opened.events.next() => event.ok_or_else(stopping)??,
-                () = reached(self.ends) => {
-                    self.release().await?;
-                    continue;
+            if let Some(answer) = self.answers.pop_front() {
+                return Ok(answer);
+            }
+            let event = if let Some(early) = self.early.pop_front() {
+                self.event(early)?
+            } else {
+                let change = self.change.as_ref().and_then(|change| change.until);
+                tokio::select! {
+                    event = self.opened.events.next() => {
+                        let event = event.ok_or_else(stopping)??;
+                        self.event(event)?
+                    }
+                    () = reached(change) => self.unanswered(),
+                    () = reached(self.ends) => {
+                        self.release().await?;
+                        continue;
+                    }
                 }
             };
-            if let Some(event) = self.event(event)? {
-                return Ok(event);
-            }
+            self.answers.extend(event);
         }
     }
 
     async fn change(&mut self, traffic: &v1::TokenBucket) -> Result<Option<Event>, Status> {
         let tspec = convert::traffic("change.traffic", Some(traffic))?;
         let changed = SenderRequest { tspec, ..self.sender.clone() };
-        self.before = Some(std::mem::replace(&mut self.sender, changed.clone()));
-        // Its answer comes with the next reservation that covers it.
-        self.granted = false;
-        let id = self.opened.lease.id;
-        self.handle.post(Command::Rsvp { id, command: RsvpCommand::Sender(changed) }).await.map(|()| None)
+        self.announce(changed.clone()).await?;
+        // Of several changes without an answer the last counts.
+        let before = self.change.take().map_or_else(|| self.sender.clone(), |change| change.before);
+        self.again = None;
+        self.sender = changed;
+        if let Some(reserved) =
+            self.reserved.filter(|reserved| self.granted && covers(reserved, &self.sender))
+        {
+            // Receivers reserve as much already. If the node refuses the change, that is said after this.
+            self.change = Some(Change { before, until: None });
+            return Ok(Some(grant(&reserved)));
+        }
+        let until = self.granted.then(|| Instant::now() + CHANGE);
+        self.change = Some(Change { before, until });
+        Ok(None)
     }
 
     async fn release(&mut self) -> Result<(), Status> {

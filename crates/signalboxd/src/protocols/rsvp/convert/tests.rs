@@ -45,6 +45,16 @@ fn rates_that_no_float_has_are_rounded_up() {
 }
 
 #[test]
+fn what_a_message_does_not_give_is_absent() {
+    let tspec = signalbox_node::resources::intserv::Given::tspec(1000.0, 0.0, 0.0, 0, 0).unwrap();
+    let shown = traffic_to_api(&tspec);
+    assert_eq!((shown.burst_octets, shown.peak_octets_per_s, shown.max_packet_octets), (None, None, None));
+    assert_eq!(shown.min_policed_octets, Some(0));
+    // A receiver may request it as it is shown: what is absent has its default.
+    assert_eq!(traffic("traffic", Some(&shown)).unwrap().max_packet(), MAX_PACKET);
+}
+
+#[test]
 fn an_own_sender_needs_no_source() {
     let asked = v1::Sender { traffic: Some(bucket()), ..v1::Sender::default() };
     let own = "10.0.0.9".parse().unwrap();
