@@ -220,7 +220,8 @@ impl Reservation {
         let traffic = match self.arguments.rate {
             Some(rate) => own.with_rate(rate),
             None => {
-                let traffic = traffic?;
+                // A sender that gives no rate: --rate is needed.
+                let traffic = traffic.filter(|traffic| traffic.rate_octets_per_s > 0)?;
                 shared::TokenBucket {
                     rate_octets_per_s: traffic.rate_octets_per_s,
                     burst_octets: own.burst.or(traffic.burst_octets),
@@ -304,6 +305,15 @@ mod tests {
         assert!(!session::ends(&role, &refused), "the former reservation stands");
         role.upcall(&Upcall::ReservationError(v1::Error::default()));
         assert!(session::ends(&role, &refused));
+    }
+
+    #[test]
+    fn a_sender_that_gives_no_rate_is_reserved_for_with_a_rate_only() {
+        for (line, requests) in [("", false), ("--rate 8kbit", true)] {
+            let mut role = reservation(line);
+            role.announce(&path("192.0.2.1/9", 0));
+            assert_eq!(role.reserve().is_some(), requests, "{line}");
+        }
     }
 
     #[test]
