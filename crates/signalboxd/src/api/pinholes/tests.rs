@@ -158,6 +158,7 @@ async fn a_failure_has_a_cause_and_the_code_of_the_protocol() {
         (Failure::Code(NatfwCode { class: 1, code: 5 }), v1::Cause::Expired),
         (Failure::Code(NatfwCode { class: 3, code: 4 }), v1::Cause::Protocol),
         (Failure::NoResponse, v1::Cause::NoAnswer),
+        (Failure::NotUpstream, v1::Cause::Protocol),
     ] {
         let mut client = PinholesClient::new(rig.channel.clone());
         let (requests, stream) = mpsc::channel(2);

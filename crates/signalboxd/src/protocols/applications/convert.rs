@@ -218,9 +218,10 @@ fn send_failure(failure: SendError) -> v1::SendFailure {
         SendError::Overload => v1::SendError::Overload,
         SendError::Peer { .. } => v1::SendError::Peer,
     };
-    let unreached = match failure {
-        SendError::Unreached(by) | SendError::Connecting(by) => by,
-        _ => Transports::default(),
+    let unreached = if let SendError::Unreached(by) | SendError::Connecting(by) = failure {
+        by
+    } else {
+        Transports::default()
     };
     let max = if let SendError::TooLarge { max } = failure { Some(max) } else { None };
     let peer = if let SendError::Peer { code, subcode } = failure { Some((code, subcode)) } else { None };

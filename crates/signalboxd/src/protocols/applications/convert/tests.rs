@@ -199,6 +199,15 @@ fn failures_say_what_to_do() {
     assert_eq!((peer.error(), peer.peer_code, peer.peer_subcode), (v1::SendError::Peer, Some(9), Some(4)));
     assert!(failure(SendError::Refused).reason.contains("[gist.associations]"));
     assert!(failure(SendError::NoNextNode).max_octets.is_none());
+    let by = Transports { tcp: true, tls: true, sctp: false };
+    let unreached = failure(SendError::Unreached(by));
+    assert_eq!(unreached.error(), v1::SendError::Unreached);
+    assert_eq!(unreached.unreached_by, ["tcp", "tls"]);
+    assert!(
+        unreached.reason.contains("answered, but could not be reached by tcp, tls"),
+        "{}",
+        unreached.reason
+    );
 }
 
 /// Each event has its own number, and those that name a peer name it.
