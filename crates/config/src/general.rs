@@ -179,6 +179,9 @@ impl Sockets {
     }
 }
 
+/// The priority `mangle` of nftables.
+const MANGLE: i32 = -150;
+
 /// `[kernel]`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Kernel {
@@ -186,14 +189,37 @@ pub(crate) struct Kernel {
     mark: u32,
     pub(crate) own_mark: u32,
     table: u32,
+    rule_preference: u32,
+    keep_rule_first: bool,
+    priority: i32,
     pub(crate) reverse_path: bool,
     asymmetric: Vec<String>,
 }
 
 impl Default for Kernel {
     fn default() -> Self {
-        let IoConfig { intercept, mark, own_mark, table, .. } = IoConfig::default();
-        Self { intercept, mark, own_mark, table, reverse_path: true, asymmetric: Vec::new() }
+        let IoConfig {
+            intercept,
+            mark,
+            own_mark,
+            table,
+            rule_preference,
+            keep_rule_first,
+            priority,
+            ..
+        } = IoConfig::default();
+        let (reverse_path, asymmetric) = (true, Vec::new());
+        Self {
+            intercept,
+            mark,
+            own_mark,
+            table,
+            rule_preference,
+            keep_rule_first,
+            priority,
+            reverse_path,
+            asymmetric,
+        }
     }
 }
 
@@ -224,6 +250,26 @@ impl Kernel {
             &mut self.table,
             number(1..=u32::MAX),
             "Routing table for packets with `mark`. No other program uses it.",
+        );
+        keys.key(
+            "rule_preference",
+            &mut self.rule_preference,
+            number(0..=32_765),
+            "Preference of the policy rule for packets with `mark`, as `ip rule` shows it, when it is added. Rules before it can take intercepted \
+             packets away ([operation.md](operation.md#beside-other-programs)).",
+        );
+        keys.key(
+            "keep_rule_first",
+            &mut self.keep_rule_first,
+            flag(),
+            "Put that rule above a rule of another program that stands before it and can take intercepted packets, also one that comes later.",
+        );
+        keys.key(
+            "priority",
+            &mut self.priority,
+            choice(&[("before-mangle", MANGLE - 1), ("mangle", MANGLE), ("after-mangle", MANGLE + 1)]),
+            "Priority of the chains of nftables that mark and redirect, at the hook prerouting. `\"after-mangle\"`: another \
+             program's chain of the priority mangle (-150) changes the mark of all packets.",
         );
         keys.key(
             "reverse_path",
@@ -290,6 +336,9 @@ impl Kernel {
         io.mark = self.mark;
         io.own_mark = self.own_mark;
         io.table = self.table;
+        io.rule_preference = self.rule_preference;
+        io.keep_rule_first = self.keep_rule_first;
+        io.priority = self.priority;
         io.ipv4 = node.families.contains(&Family::V4);
         io.ipv6 = node.families.contains(&Family::V6);
     }

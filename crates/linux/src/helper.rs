@@ -325,6 +325,19 @@ impl Helper {
             Some(Err(error)) => tracing::warn!(%error, "the interception is not whole"),
             Some(Ok(false)) | None => {}
         }
+        self.keep_first();
+    }
+
+    /// Puts the policy rule of the interception above those of other programs.
+    fn keep_first(&self) {
+        match self.interception.as_ref().map(Interception::keep_first) {
+            Some(Ok(above)) if !above.is_empty() => {
+                let above = above.join("; ");
+                tracing::warn!("other rules stand before that of the interception: {above}");
+            }
+            Some(Err(error)) => tracing::warn!(%error, "the interception is not whole"),
+            Some(Ok(_)) | None => {}
+        }
     }
 }
 

@@ -20,8 +20,9 @@ use signalbox_core::{AlertRule, Entry, EntryRequest, Interfaces, Match, Reach, T
 use crate::error::OpenError;
 use crate::io::IoConfig;
 use crate::netlink::nftables::expression::{self, Compare, Header};
-use crate::netlink::nftables::{self, Hook, LAST, MANGLE, NFPROTO_IPV4, NFPROTO_IPV6, RAW, begin, transact};
-use crate::netlink::{Batch, rules};
+use crate::netlink::nftables::{self, Hook, LAST, NFPROTO_IPV4, NFPROTO_IPV6, RAW, begin, transact};
+use crate::netlink::rules::{self, Rank};
+use crate::netlink::Batch;
 
 /// Name of the tables, in families `ip` and `ip6`.
 const TABLE: &str = "signalbox";
@@ -65,7 +66,7 @@ pub(crate) fn lay(config: &IoConfig) -> Result<Interception, OpenError> {
     // The policy rule and the route are added first and removed last. The kernel drops a redirected packet that has no
     // route to this node; it does not forward the packet, because the packet already belongs to a socket.
     for ipv6 in families(config) {
-        rules::add(ipv6, config.mark, config.table).map_err(|error| match error.raw_os_error() {
+        rules::add(ipv6, config.rule()).map_err(|error| match error.raw_os_error() {
             Some(libc::EPERM) => OpenError::net_admin("the routing rule for intercepted packets", &error),
             Some(libc::ENETDOWN) => OpenError::new(
                 "loopback-down",
@@ -89,7 +90,7 @@ pub(crate) fn lay(config: &IoConfig) -> Result<Interception, OpenError> {
 pub(crate) fn clear(config: &IoConfig) -> Result<(), OpenError> {
     let mut found = false;
     for ipv6 in families(config) {
-        found |= rules::remove(ipv6, config.mark, config.table)
+        found |= rules::remove(ipv6, config.rule())
             .map_err(|error| OpenError::system("removing an old routing rule", &error))?;
     }
     if !found {
@@ -167,6 +168,16 @@ impl Interception {
         Ok(missing)
     }
 
+    /// Puts the policy rules above those of other programs where the configuration allows that. Returns the rules that stay
+    /// before them.
+    pub(crate) fn keep_first(&self) -> Result<Vec<String>, OpenError> {
+        let mut above = Vec::new();
+        for ipv6 in families(&self.config) {
+            above.extend(rank(ipv6, &self.config)?.above);
+        }
+        Ok(above)
+    }
+
     /// Removes the rules.
     pub(crate) fn remove(mut self) -> Result<(), OpenError> {
         self.take_away()
@@ -180,7 +191,7 @@ impl Interception {
         let mut result =
             transact(requests, |requests| compose_removal(requests, config)).map_err(|error| explain(&error));
         for ipv6 in families(config) {
-            let removed = rules::remove(ipv6, config.mark, config.table)
+            let removed = rules::remove(ipv6, config.rule())
                 .map_err(|error| OpenError::system("removing the routing rule", &error));
             result = result.and(removed.map(drop));
         }
@@ -191,8 +202,14 @@ impl Interception {
 /// Adds the policy rule and the route for marked packets of a family again where they are missing, and returns whether they
 /// were.
 pub(crate) fn restore_route(ipv6: bool, config: &IoConfig) -> Result<bool, OpenError> {
-    rules::restore(ipv6, config.mark, config.table)
+    rules::restore(ipv6, config.rule())
         .map_err(|error| OpenError::system("restoring the routing rule for intercepted packets", &error))
+}
+
+/// Compares the place of the policy rule of a family with those of others, and puts it first if the configuration allows that.
+pub(crate) fn rank(ipv6: bool, config: &IoConfig) -> Result<Rank, OpenError> {
+    rules::rank(ipv6, config.rule(), config.keep_rule_first)
+        .map_err(|error| OpenError::system("the place of the routing rule for intercepted packets", &error))
 }
 
 impl Drop for Interception {
@@ -253,7 +270,7 @@ fn compose(requests: &mut Batch, config: &IoConfig, Kinds { owned, compares }: K
         let (family, planned) = (family(ipv6), plan(config, ipv6, compares));
         nftables::table(requests, family, TABLE, 0, owned);
         for (chain, hook) in [
-            (CHAIN, (Hook::Prerouting, MANGLE)),
+            (CHAIN, (Hook::Prerouting, config.priority)),
             (ARRIVING, (Hook::Prerouting, RAW)),
             (SENT, (Hook::Output, RAW)),
             (UNPROVED, (Hook::Input, LAST)),

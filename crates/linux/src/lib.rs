@@ -46,6 +46,6 @@ pub mod topology;
 pub mod traffic;
 
 pub use error::OpenError;
-pub use io::{Batch, Failure, Io, IoConfig, IpCounters, Ready, UdpCounters, Undeliverable, Waker};
-pub use netlink::{Change, MulticastRoute, interface_names};
+pub use io::{Batch, Failure, Io, IoConfig, IpCounters, Judged, Ready, UdpCounters, Undeliverable, Waker};
+pub use netlink::{Change, MulticastRoute, interface_names, rules_before};
 pub use stream::kernel_speaks_sctp;

@@ -108,6 +108,9 @@ impl Driver {
         };
         driver.engine.node.record_decisions(true);
         driver.interfaces();
+        if let Err(error) = driver.judge_interception() {
+            tracing::warn!(%error, "whether the interception works is not known");
+        }
         driver.enforce();
         driver.flush();
         driver

@@ -26,6 +26,9 @@ pub(crate) trait Kernel: Routing {
     /// What keeps the pinholes; `None` on a node that opens nothing.
     fn pinholes(&mut self) -> Option<&mut Pinholes>;
 
+    /// What is in the way of intercepted packets; `None` where this process does not intercept.
+    fn interception(&self) -> Option<&[String]>;
+
     /// All counters: the daemon's, those of its sockets, and those of `node`.
     fn counters(&self, node: &Node) -> Vec<Counter>;
 
@@ -62,6 +65,10 @@ pub(crate) mod tests {
         }
 
         fn pinholes(&mut self) -> Option<&mut Pinholes> {
+            None
+        }
+
+        fn interception(&self) -> Option<&[String]> {
             None
         }
 

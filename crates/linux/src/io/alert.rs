@@ -21,10 +21,12 @@ use std::net::IpAddr;
 
 use netlink_sys::protocols::NETLINK_NETFILTER;
 
+use super::IoConfig;
 use crate::error::OpenError;
 use crate::netlink::nftables::expression::{self, Compare, Header};
 use crate::netlink::nftables::{self, Hook, NFPROTO_IPV4, NFPROTO_IPV6, begin, end};
-use crate::netlink::{Batch, rules};
+use crate::netlink::Batch;
+use crate::netlink::rules::{self, Rule};
 
 /// Prefix of the names of our tables, in families `ip` and `ip6`; the protocol's number follows.
 const TABLE: &str = "signalbox_ip";
@@ -67,8 +69,7 @@ pub(super) struct Alert {
     requests: Batch,
     name: String,
     ipv6: bool,
-    mark: u32,
-    table: u32,
+    rule: Rule,
     laid: bool,
 }
 
@@ -79,8 +80,7 @@ impl Alert {
         ipv6: bool,
         protocol: u8,
         value: u16,
-        mark: u32,
-        table: u32,
+        config: &IoConfig,
     ) -> Result<Self, OpenError> {
         let name = format!("{TABLE}{protocol}");
         let family = if ipv6 { "IPv6" } else { "IPv4" };
@@ -105,17 +105,18 @@ impl Alert {
         let mut requests = Batch::open(NETLINK_NETFILTER).map_err(system)?;
         begin(&mut requests);
         if ipv6 {
-            compose_v6(&mut requests, &name, (protocol, value), mark)
+            compose_v6(&mut requests, &name, (protocol, value), (config.mark, config.priority))
         } else {
-            compose_v4(&mut requests, &name, protocol, mark)
+            compose_v4(&mut requests, &name, protocol, (config.mark, config.priority))
         }
         end(&mut requests);
         if let Some((_, error)) = requests.send_transaction().map_err(system)?.into_iter().next() {
             return Err(system(error));
         }
         // A failure from here on removes what is installed. Before it, the route may be that of another entry.
-        let alert = Self { requests, name, ipv6, mark, table, laid: true };
-        rules::add(ipv6, mark, table).map_err(system)?;
+        let rule = config.rule();
+        let alert = Self { requests, name, ipv6, rule, laid: true };
+        rules::add(ipv6, rule).map_err(system)?;
         Ok(alert)
     }
 
@@ -133,7 +134,7 @@ impl Alert {
         nftables::delete_table(&mut self.requests, family, &self.name);
         end(&mut self.requests);
         let refused = self.requests.send_transaction()?.into_iter().next().map(|(_, error)| error);
-        rules::remove(self.ipv6, self.mark, self.table)?;
+        rules::remove(self.ipv6, self.rule)?;
         refused.filter(|error| error.raw_os_error() != Some(libc::ENOENT)).map_or(Ok(()), Err)
     }
 }
@@ -156,8 +157,13 @@ impl Drop for Alert {
 ///
 /// The first rule accepts Router Alerts of other values, which nodes ignore (RFC 2711 §2.1). It reads the position at
 /// which the option stands unless other options precede it.
-fn compose_v6(requests: &mut Batch, name: &str, (protocol, value): (u8, u16), mark: u32) {
-    chain(requests, name, NFPROTO_IPV6, Hook::Prerouting);
+fn compose_v6(
+    requests: &mut Batch,
+    name: &str,
+    (protocol, value): (u8, u16),
+    (mark, priority): (u32, i32),
+) {
+    chain(requests, name, NFPROTO_IPV6, (Hook::Prerouting, priority));
     rule(requests, (name, CHAIN), (NFPROTO_IPV6, protocol), |rule| {
         expression::hop_by_hop(rule, (2, 2));
         expression::compare(rule, Compare::Equal, &[5, 2]);
@@ -186,8 +192,8 @@ fn compose_v6(requests: &mut Batch, name: &str, (protocol, value): (u8, u16), ma
 /// ```
 ///
 /// The kernel ignores alerts of other values, too.
-fn compose_v4(requests: &mut Batch, name: &str, protocol: u8, mark: u32) {
-    chain(requests, name, NFPROTO_IPV4, Hook::Prerouting);
+fn compose_v4(requests: &mut Batch, name: &str, protocol: u8, (mark, priority): (u32, i32)) {
+    chain(requests, name, NFPROTO_IPV4, (Hook::Prerouting, priority));
     rule(requests, (name, CHAIN), (NFPROTO_IPV4, protocol), |rule| {
         alert_v4(rule);
         destination(rule, DESTINATION_V4);
@@ -208,10 +214,10 @@ fn alert_v4(rule: &mut Batch) {
     expression::compare(rule, Compare::Equal, &[0, 0]);
 }
 
-/// Appends a table of ours with one chain at `hook`.
-fn chain(requests: &mut Batch, name: &str, family: u8, hook: Hook) {
+/// Appends a table of ours with one chain at a hook, with a priority.
+fn chain(requests: &mut Batch, name: &str, family: u8, at: (Hook, i32)) {
     nftables::table(requests, family, name, libc::NLM_F_EXCL, true);
-    nftables::chain(requests, family, (name, CHAIN), hook);
+    nftables::base_chain(requests, family, (name, CHAIN), "filter", at);
 }
 
 /// Appends a rule for a protocol, also behind extension headers, which `rest` completes.

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use signalbox_core::EntryRequest;
 
+use crate::netlink::nftables::MANGLE;
+use crate::netlink::rules::Rule;
 use crate::stream::StreamConfig;
 
 /// The configuration of [`Io::open`](super::Io::open).
@@ -25,6 +27,12 @@ pub struct IoConfig {
     pub own_mark: u32,
     /// Routing table that holds the route for packets with `mark`. No other program uses it.
     pub table: u32,
+    /// Preference of the policy rule for packets with `mark` when it is added.
+    pub rule_preference: u32,
+    /// Whether that rule is put above rules of other programs that can route such packets.
+    pub keep_rule_first: bool,
+    /// Priority of the chains of nftables that mark and redirect packets, at the hook prerouting.
+    pub priority: i32,
     /// Whether the nftables tables of the interception belong to this process, where the kernel supports that. Otherwise
     /// they stay after a crash, and other programs can remove them.
     pub own_tables: bool,
@@ -51,6 +59,9 @@ impl Default for IoConfig {
             mark: 0x5b00_010e,
             own_mark: 0x5b00_010f,
             table: 270,
+            rule_preference: 270,
+            keep_rule_first: true,
+            priority: MANGLE,
             own_tables: true,
             receive_buffer: 8 << 20,
             send_buffer: 4 << 20,
@@ -58,5 +69,12 @@ impl Default for IoConfig {
             streams: StreamConfig::default(),
             helper: None,
         }
+    }
+}
+
+impl IoConfig {
+    /// The policy rule of the interception.
+    pub(crate) const fn rule(&self) -> Rule {
+        Rule { mark: self.mark, table: self.table, preference: self.rule_preference }
     }
 }

@@ -172,7 +172,7 @@ fn read_v6<'a>(entry: Entry, datagram: &Datagram<'a>, src: IpAddr) -> Option<Rec
 }
 
 fn lay(ipv6: bool, protocol: u8, value: u16, config: &IoConfig) -> Result<Option<Alert>, OpenError> {
-    match Alert::lay(ipv6, protocol, value, config.mark, config.table) {
+    match Alert::lay(ipv6, protocol, value, config) {
         // The kernel intercepts without it, too.
         Err(error) if !ipv6 && error.id == alert::UNSUPPORTED => {
             tracing::warn!(

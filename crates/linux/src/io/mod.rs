@@ -54,6 +54,15 @@ pub struct Ready {
     pub woken: bool,
 }
 
+/// What [`Io::judge_interception`] has found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Judged {
+    /// The families whose policy rule was put above others, with its new preference.
+    pub raised: Vec<(&'static str, u32)>,
+    /// What is in the way of intercepted packets, with the rule where it is known; empty: the interception works.
+    pub faults: Vec<String>,
+}
+
 /// Sockets, interception and netlink of one node, in the network namespace of the thread that opened it.
 ///
 /// It is not `Sync`; one loop owns it. Only [`Io::wait`] waits, and [`Io::flush`] for some milliseconds when the send
@@ -350,6 +359,35 @@ impl Io {
             Some(interception) => Ok(interception.restore()? || missing),
             None => Ok(missing),
         }
+    }
+
+    /// Compares the policy rule of the interception with those of other programs, puts it first where the configuration allows
+    /// that, and asks the kernel whether marked packets are led to this node. `None`: this process does not intercept.
+    ///
+    /// # Errors
+    /// A request that the kernel refuses.
+    pub fn judge_interception(&mut self) -> Result<Option<Judged>, OpenError> {
+        let mut judged = None;
+        for (ipv6, on) in [(false, self.config.ipv4), (true, self.config.ipv6)] {
+            let needed = |opened: &Opened| opened.port.needs_route(ipv6);
+            if !on || self.interception.is_none() && !self.entries.iter().any(needed) {
+                continue;
+            }
+            let judged = judged.get_or_insert_with(Judged::default);
+            let family = if ipv6 { "IPv6" } else { "IPv4" };
+            let rank = intercept::rank(ipv6, &self.config)?;
+            judged.raised.extend(rank.raised.map(|preference| (family, preference)));
+            for rule in rank.above {
+                judged.faults.push(format!("{family}: another rule stands before that of the interception: {rule}"));
+            }
+            let here = self.routes.leads_here(ipv6, self.config.mark);
+            if !here.map_err(|error| OpenError::system("asking for the route of intercepted packets", &error))? {
+                judged.faults.push(format!(
+                    "{family}: intercepted packets are not led to this node: another rule or mark is in the way"
+                ));
+            }
+        }
+        Ok(judged)
     }
 
     /// Waits for the helper if there is one.

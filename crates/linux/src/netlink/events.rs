@@ -137,7 +137,7 @@ impl Events {
 struct News<'a> {
     changes: Vec<Change>,
     interfaces: bool,
-    /// A rule or route of ours may be gone.
+    /// A rule or route of ours may be gone, or no longer the first one.
     removed: bool,
     own_table: u32,
     watched: &'a Option<Watched>,
@@ -176,6 +176,8 @@ impl News<'_> {
                 let Some((fixed, _)) = message.split::<12>() else { return };
                 if table(message) != Some(self.own_table) {
                     self.route(EVERYWHERE[usize::from(i32::from(fixed[0]) == libc::AF_INET6)]);
+                    // It can stand before the rule of ours.
+                    self.removed = true;
                 } else if message.kind == libc::RTM_DELRULE {
                     self.removed = true;
                 }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use signalbox_core::IfIndex;
 use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
@@ -22,6 +22,7 @@ const RTA_METRICS: u16 = 8;
 pub(super) const RTA_MULTIPATH: u16 = 9;
 pub(super) const RTA_TABLE: u16 = 15;
 const RTA_VIA: u16 = 18;
+const RTA_MARK: u16 = 16;
 const RTA_IP_PROTO: u16 = 27;
 const RTA_SPORT: u16 = 28;
 const RTA_DPORT: u16 = 29;
@@ -208,6 +209,29 @@ impl Routes {
         route.map(|route| (rank, route))
     }
 
+    /// Whether a packet with this mark is led to this node, whatever its destination is.
+    pub(crate) fn leads_here(&mut self, ipv6: bool, mark: u32) -> io::Result<bool> {
+        // Addresses for documentation, which no node has.
+        let (family, length, dst): (_, _, IpAddr) = if ipv6 {
+            (libc::AF_INET6, 128, Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x5b).into())
+        } else {
+            (libc::AF_INET, 32, Ipv4Addr::new(192, 0, 2, 91).into())
+        };
+        let mut message = [0; 12];
+        message[..2].copy_from_slice(&[family as u8, length]);
+        self.connection.begin(libc::RTM_GETROUTE, 0, &message);
+        address(&mut self.connection, RTA_DST, dst);
+        self.connection.attribute(RTA_MARK, &mark.to_ne_bytes());
+        let mut here = false;
+        let asked = self.connection.transact(|message| {
+            here = message.split::<12>().is_some_and(|(fixed, _)| fixed[7] == libc::RTN_LOCAL);
+        });
+        match asked {
+            Err(error) if no_route(&error) == NoRoute::Failed => Err(error),
+            _ => Ok(here),
+        }
+    }
+
     /// Whether the kernel would choose this next hop at `oif` for a packet to `dst` of which it knows nothing else.
     pub(crate) fn leads_by(&mut self, dst: IpAddr, oif: IfIndex, gateway: IpAddr) -> bool {
         let question = Question { oif: Some(oif), ..Question::default() };
@@ -323,8 +347,8 @@ fn no_route(error: &io::Error) -> NoRoute {
 
 const fn unspecified(like: IpAddr) -> IpAddr {
     match like {
-        IpAddr::V4(_) => IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
-        IpAddr::V6(_) => IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED),
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     }
 }
 

@@ -35,6 +35,22 @@ pub fn interface_names() -> io::Result<Vec<String>> {
     Ok(links.into_iter().map(|link| link.name).collect())
 }
 
+/// The policy rules of other programs that would stand before that of the interception of this configuration, by the preference
+/// of the configuration. It needs no privilege.
+///
+/// # Errors
+/// The kernel refuses the request.
+pub fn rules_before(config: &crate::IoConfig) -> io::Result<Vec<String>> {
+    let mut all = Vec::new();
+    for (ipv6, on, family) in [(false, config.ipv4, "IPv4"), (true, config.ipv6, "IPv6")] {
+        if on {
+            let before = rules::before(ipv6, config.rule())?;
+            all.extend(before.into_iter().map(|rule| format!("{family}: {rule}")));
+        }
+    }
+    Ok(all)
+}
+
 /// A change that the kernel reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
@@ -50,7 +66,7 @@ pub enum Change {
         /// The sender to the group.
         source: IpAddr,
     },
-    /// Something that this process put into the kernel may be gone: call [`crate::Io::restore`] and
-    /// [`crate::traffic::Enforcer::restore`].
+    /// Something that this process put into the kernel may be gone, or other rules may stand before its own: call
+    /// [`crate::Io::restore`], [`crate::Io::judge_interception`] and [`crate::traffic::Enforcer::restore`].
     Removed,
 }

@@ -127,11 +127,6 @@ pub(crate) fn delete_table(requests: &mut Batch, family: u8, name: &str) {
     requests.begin(NFT_MSG_DELTABLE, 0, &about(family)).attribute(NFTA_TABLE_NAME, &text(name));
 }
 
-/// Appends a request for a chain, named by its table and itself, of the type `filter` with the priority `mangle`.
-pub(crate) fn chain(requests: &mut Batch, family: u8, place: (&str, &str), hook: Hook) {
-    base_chain(requests, family, place, "filter", (hook, MANGLE));
-}
-
 /// Appends a request for a chain that the kernel calls at a hook, with a priority.
 pub(crate) fn base_chain(
     requests: &mut Batch,

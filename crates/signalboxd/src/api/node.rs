@@ -82,7 +82,10 @@ impl Node for NodeService {
                 peers: size.peers.map(Into::into),
             });
             let applications = view.node.applications();
+            let faults = view.kernel.interception();
+            let interception = faults.map(|faults| v1::InterceptionStatus { faults: faults.to_vec() });
             v1::GetNodeResponse {
+                interception,
                 protocols: protocols.collect(),
                 applications: applications
                     .map(|application| v1::ApplicationStatus { nslp_id: application.nslp.0.into() })

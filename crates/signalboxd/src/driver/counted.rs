@@ -43,6 +43,8 @@ signalbox_core::counters! {
         route_changes: u64,
         /// Times that rules or routes of the interception were installed again, because another program had removed them.
         interception_restored: u64,
+        /// Times that the policy rule of the interception was put above a rule of another program.
+        interception_raised: u64,
         /// Reservations that were at a link by which their packets no longer left, found by the comparison in the background and not
         /// by a report of the kernel, and moved.
         reservations_repaired: u64,

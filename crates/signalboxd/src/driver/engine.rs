@@ -29,6 +29,8 @@ pub(super) struct Engine {
     pub(super) enforcer: Option<Enforcer>,
     /// Opens pinholes in the kernel, on a firewall or NAT.
     pub(super) pinholes: Option<Pinholes>,
+    /// What is in the way of intercepted packets; `None` where this process does not intercept.
+    pub(super) interception: Option<Vec<String>>,
     recorder: Option<Recorder>,
     /// Route lookups that the node asked for and that are not answered yet; empty between inputs. Answered in order: no
     /// message that waits for its route may overtake another.
@@ -51,6 +53,7 @@ impl Engine {
             io,
             enforcer: kernel.reservations,
             pinholes: kernel.pinholes,
+            interception: None,
             recorder,
             lookups: VecDeque::new(),
             groups: Vec::new(),
@@ -143,8 +146,10 @@ impl Engine {
 
     /// Runs a query of a client. `daemon` is what the daemon counts and measures.
     pub(super) fn query(&mut self, now: Time, daemon: DaemonNumbers<'_>, query: Query) {
-        let Self { node, io, enforcer, pinholes, .. } = self;
-        let mut kernel = Beside { io, enforcer: enforcer.as_mut(), pinholes: pinholes.as_mut(), daemon };
+        let Self { node, io, enforcer, pinholes, interception, .. } = self;
+        let interception = interception.as_deref();
+        let (enforcer, pinholes) = (enforcer.as_mut(), pinholes.as_mut());
+        let mut kernel = Beside { io, enforcer, pinholes, interception, daemon };
         query.run(&mut View { now, node, kernel: &mut kernel });
     }
 
@@ -174,6 +179,7 @@ struct Beside<'a> {
     io: &'a mut Io,
     enforcer: Option<&'a mut Enforcer>,
     pinholes: Option<&'a mut Pinholes>,
+    interception: Option<&'a [String]>,
     daemon: DaemonNumbers<'a>,
 }
 
@@ -207,6 +213,10 @@ impl Kernel for Beside<'_> {
 
     fn pinholes(&mut self) -> Option<&mut Pinholes> {
         self.pinholes.as_deref_mut()
+    }
+
+    fn interception(&self) -> Option<&[String]> {
+        self.interception
     }
 
     fn counters(&self, node: &Node) -> Vec<Counter> {

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use signalbox_core::Time;
+use signalbox_linux::{Judged, OpenError};
 
 use super::Driver;
 
@@ -64,6 +65,9 @@ impl Driver {
             }
             Err(error) => faults.push(error.to_string()),
         }
+        if let Err(error) = self.judge_interception() {
+            faults.push(error.to_string());
+        }
         let links = self.engine.enforcer.as_mut().map(|enforcer| enforcer.restore());
         for (interface, result) in links.into_iter().flatten() {
             missing += 1;
@@ -79,6 +83,32 @@ impl Driver {
         }
         self.unreported |= missing > 0;
         missing
+    }
+}
+
+impl Driver {
+    /// Looks whether intercepted packets come to this node, and says what has changed about it.
+    pub(super) fn judge_interception(&mut self) -> Result<(), OpenError> {
+        let Some(Judged { raised, faults }) = self.engine.io.judge_interception()? else { return Ok(()) };
+        for (family, preference) in raised {
+            self.counters.interception_raised += 1;
+            self.unreported = true;
+            tracing::warn!(
+                family,
+                preference,
+                "another rule stood before that of the interception, which now stands first (kernel.keep_rule_first)"
+            );
+        }
+        let before = self.engine.interception.replace(faults).unwrap_or_default();
+        let now = self.engine.interception.as_deref().unwrap_or_default();
+        if before != now {
+            if now.is_empty() {
+                tracing::info!("the interception works again");
+            } else {
+                tracing::warn!("the interception does not work: {}", now.join("; "));
+            }
+        }
+        Ok(())
     }
 }
 

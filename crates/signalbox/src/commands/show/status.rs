@@ -36,6 +36,11 @@ fn text(out: &mut impl Write, node: &v1::GetNodeResponse, now_unix_us: u64) -> R
     for warning in &node.warnings {
         writeln!(out, "{}  {warning}", paint(Tone::Bad, "warning      "))?;
     }
+    if let Some(interception) = &node.interception {
+        let faults = &interception.faults;
+        let text = if faults.is_empty() { "works".to_owned() } else { faults.join("\n               ") };
+        writeln!(out, "interception   {text}")?;
+    }
     writeln!(out)?;
     let mut rows = table::new(&["protocol", "nslp", "sessions", "peers"]);
     for one in &node.protocols {
@@ -55,6 +60,20 @@ fn text(out: &mut impl Write, node: &v1::GetNodeResponse, now_unix_us: u64) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whether_the_interception_works_is_shown() {
+        let shown = |faults: Option<&[&str]>| {
+            let faults = faults.map(|faults| faults.iter().map(|fault| (*fault).to_owned()).collect());
+            let interception = faults.map(|faults| v1::InterceptionStatus { faults });
+            let mut out = Vec::new();
+            text(&mut out, &v1::GetNodeResponse { interception, ..Default::default() }, 1).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert!(shown(Some(&[])).contains("interception   works\n"));
+        assert!(shown(Some(&["a rule", "a mark"])).contains("interception   a rule\n               a mark\n"));
+        assert!(!shown(None).contains("interception"), "a host");
+    }
 
     #[test]
     fn every_protocol_that_runs_is_shown() {
