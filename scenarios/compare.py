@@ -81,7 +81,7 @@ class Reservation:
     def __init__(self, signalbox, protocol, destination, many=()):
         number = PROTOCOLS[protocol]
         options = many or ["--rate", f"{FIRST_RATE + number}mbit"]
-        words = [signalbox, "reserve", destination, "--proto", "udp", "--dport", str(PORTS * (5 + number))]
+        words = [signalbox, "reserve", destination, "--once", "--proto", "udp", "--dport", str(PORTS * (5 + number))]
         self.begin_us = time.time_ns() // 1000
         command = [*words, "--signaling", protocol, "--json", *options]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
