@@ -542,10 +542,10 @@ impl Qos {
         }
         let Some(local) = self.sessions.get_mut(key).and_then(|s| s.local.as_mut()) else { return };
         let confirm = matches!(&local.origin, Origin::Reserve(request) if request.confirm_release);
+        resources.because(End::User);
         if !confirm || !granted {
             return self.end_local(key, Some(QosEvent::Released), resources);
         }
-        resources.because(End::User);
         self.release(key, resources);
         self.on_gone(key);
         self.tear_until_confirmed(key, resources);

@@ -1,5 +1,7 @@
 //! RESPONSEs, and the requests that wait for them (RFC 5974 §5.4.3, §5.2.4).
 
+use core::net::IpAddr;
+
 use signalbox_core::service::SendError;
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Moment;
@@ -84,8 +86,11 @@ impl Qos {
             session.seldom.change(|seldom| seldom.waits_for = None);
             self.trim(key, message, resources);
         }
-        if info.info.is_error() && about_reserve && !self.has(key, Marks::QNI) {
-            self.release_unconfirmed(key, resources);
+        if info.info.is_error() && about_reserve {
+            resources.because(End::RefusedBeyond(source_address(&info.source)));
+            if !self.has(key, Marks::QNI) {
+                self.release_unconfirmed(key, resources);
+            }
         }
         let kind = own.and_then(|at| {
             let session = self.sessions.get_mut(key)?;
@@ -291,7 +296,6 @@ impl Qos {
         if session.stage != Stage::Reserved || session.marks.has(Marks::ONCE_CONFIRMED) {
             return;
         }
-        resources.because(End::RefusedBeyond(None));
         self.release(key, resources);
         self.set_stage(key, Stage::Torn);
         if let Some(session) = self.sessions.get_mut(key) {
@@ -439,6 +443,14 @@ impl Qos {
         let to = Target::towards_initiator(session);
         self.send_response(to, &response);
         self.release_unconfirmed(key, resources);
+    }
+}
+
+/// The address of the node that an INFO-SPEC comes from, if it has one.
+const fn source_address(source: &Source<'_>) -> Option<IpAddr> {
+    match source {
+        Source::Address(address) => Some(*address),
+        Source::None | Source::Name(_) | Source::Other { .. } => None,
     }
 }
 

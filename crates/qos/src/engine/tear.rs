@@ -166,7 +166,8 @@ impl Qos {
         self.rearm(key);
     }
 
-    /// Ends a session that began here, by command or by failure: grants are released, and the path is torn down.
+    /// Ends a session that began here, by command or by failure: grants are released, and the path is torn down. Whoever ends it has
+    /// given the reason to `resources`.
     pub(super) fn end_local(&mut self, key: Key, event: Option<QosEvent>, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let stood =
@@ -179,7 +180,6 @@ impl Qos {
                 self.out.event(id, event);
             }
         }
-        resources.because(End::User);
         self.release(key, resources);
         self.on_gone(key);
         if stood && self.config.repeats_tears() {

@@ -1,6 +1,7 @@
 //! Packet scripts: one node, the messages that it gets, and those that it sends.
 
 mod answers;
+mod decided;
 mod ends;
 mod faults;
 mod hostile;
