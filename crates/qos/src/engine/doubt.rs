@@ -35,6 +35,14 @@ pub(super) struct Doubt {
     interval: Duration,
 }
 
+/// A request of the previous peer that goes along the new route.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Request {
+    pub(super) rii: u32,
+    /// Its list of hops, with this node.
+    pub(super) hops: Vec<u8>,
+}
+
 impl Qos {
     /// Asks the previous peer for a RESERVE if this node is a relay. False: this node is not a relay, and acts at once.
     pub(super) fn ask_previous_peer(&mut self, key: Key, then: Then) -> bool {
@@ -83,20 +91,25 @@ impl Qos {
         self.send_response(Target::towards_initiator(session), &response);
     }
 
-    /// Does what waited for the RESERVE of the previous peer that has come, which has this RII. True: that RESERVE
-    /// needs nothing more. With an RII it may be a request that no node further on has answered, perhaps because the
-    /// route changed before. It is forwarded, so that the user gets the answer of the whole path.
-    pub(super) fn end_doubt(&mut self, key: Key, rii: Option<u32>) -> bool {
+    /// Does what waited for the RESERVE of the previous peer that has come, which perhaps is a request. True: that RESERVE
+    /// needs nothing more.
+    ///
+    /// The path has perhaps never answered the reservation, because the route changed before. Then the RESERVE along the new route
+    /// is the request of that peer: its user gets the answer of the whole path, and no second request is on the way.
+    pub(super) fn end_doubt(&mut self, key: Key, request: Option<Request>) -> bool {
         let Some(session) = self.sessions.get_mut(key) else { return false };
         let Some(doubt) = session.seldom.change(|seldom| seldom.doubt.take()) else { return false };
-        match (doubt.then, rii) {
-            (Then::Route, rii) => {
-                self.look_up_repair(key);
-                let answered = self.has(key, Marks::ANSWERED);
-                if let Some(rii) = rii.filter(|_| answered) {
-                    self.respond(key, rii, Info::RESERVED, None::<Hops<'_>>);
+        match (doubt.then, request) {
+            (Then::Route, request) => {
+                let answered = session.marks.has(Marks::ONCE_CONFIRMED);
+                match request {
+                    Some(request) if answered => {
+                        self.respond(key, request.rii, Info::RESERVED, None::<Hops<'_>>);
+                    }
+                    request => session.seldom.change(|seldom| seldom.request = request),
                 }
-                answered || rii.is_none()
+                self.look_up_repair(key);
+                true
             }
             // The RESERVE itself is forwarded.
             (Then::Whole, Some(_)) => false,

@@ -229,7 +229,7 @@ impl Qos {
         let other = opened || first || other_peer || restarted || other_flow;
         let changed = other || distance != 2 || *session.qspec != *given.qspec;
         // The next nodes have the reservation already, under the RSN that they have, and have said so.
-        let absorbed = absorbed && session.marks.has(Marks::ANSWERED) && *session.qspec == *given.qspec;
+        let absorbed = absorbed && session.marks.has(Marks::ONCE_CONFIRMED) && *session.qspec == *given.qspec;
         if keeps && let Some(grant) = session.grant.take() {
             let mri = session.mri();
             session.seldom.change(|seldom| seldom.kept.push((mri, grant)));
@@ -248,7 +248,7 @@ impl Qos {
         session.classifier = message.classifier;
         session.qspec = shared_qspec(&mut self.qspecs, &given.qspec);
         session.seldom.change(|seldom| {
-            seldom.doubt = None;
+            (seldom.doubt, seldom.request) = (None, None);
             copy_objects(&mut seldom.auth, &message.auth);
             copy_objects(&mut seldom.refreshed, &message.refreshed);
         });
@@ -263,7 +263,6 @@ impl Qos {
         marks.set(Marks::NO_REPLACE, !message.flags.contains(MessageFlags::REPLACE));
         if changed && !absorbed {
             marks.set(Marks::CONFIRMED, false);
-            marks.set(Marks::ANSWERED, false);
             session.next_rsn();
         }
         if session.refresh_at == Moment::NEVER {

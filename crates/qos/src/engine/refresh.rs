@@ -5,6 +5,7 @@ use signalbox_core::stamp::Moment;
 
 use super::Qos;
 use super::compose::{DEFAULT_PERIOD_MS, Extra, Form};
+use super::doubt::Request;
 use super::grant::copy_objects;
 use super::session::{Marks, RequestKind, Session, Stage};
 use super::summary::Lists;
@@ -48,7 +49,13 @@ impl Qos {
         }
         self.acknowledge(arrival, message, message.rsn);
         self.on_listed_refreshes(message, arrival);
-        if self.end_doubt(key, message.rii) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let (doubted, rate) = (session.is_doubted(), session.rate);
+        let request = message.rii.filter(|_| doubted).map(|rii| Request {
+            rii,
+            hops: self.hops_with_own(message.hops, arrival, rate).unwrap_or_default(),
+        });
+        if self.end_doubt(key, request) {
             return;
         }
         let Some(rii) = message.rii else { return };

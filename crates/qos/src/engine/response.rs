@@ -82,7 +82,6 @@ impl Qos {
             }
             session.marks.set(Marks::CONFIRMED, true);
             session.marks.set(Marks::ONCE_CONFIRMED, true);
-            session.marks.set(Marks::ANSWERED, true);
             session.seldom.change(|seldom| seldom.waits_for = None);
             self.trim(key, message, resources);
         }
@@ -98,7 +97,9 @@ impl Qos {
         });
         // A success ends at the node that inserted the RII. An error is forwarded, by RSN where it has no RII.
         let begins_here = self.sessions.get(key).is_none_or(|session| session.previous_peer().is_none());
-        let onwards = (passed && kind.is_none()) || (by_rsn && info.info.is_error() && !begins_here);
+        // A repair may be the request of another node, too.
+        let answers_other = passed && matches!(kind, None | Some(RequestKind::Repair));
+        let onwards = answers_other || (by_rsn && info.info.is_error() && !begins_here);
         if onwards {
             self.pass_response(key, message, arrival, &info, passed);
             if info.info == Info::TORN_DOWN {
@@ -181,11 +182,16 @@ impl Qos {
         }
     }
 
-    /// Sends a full RESERVE of a session with an RII of this node.
+    /// Sends a full RESERVE of a session with an RII of this node, or with that of a request that waits for the new route.
     pub(super) fn send_whole(&mut self, key: Key, kind: RequestKind) {
-        let rii = self.new_rii(key);
+        let until = self.now + self.config.retry_max;
+        let request = self.sessions.get_mut(key).and_then(|session| {
+            let request = session.seldom.change(|seldom| seldom.request.take())?;
+            session.note(request.rii, until, session.hops.unwrap_or_default());
+            Some((request.rii, request.hops))
+        });
         // Its RESPONSE shows the user the path as it is now.
-        let hops = self.own_hops(key);
+        let (rii, hops) = request.unwrap_or_else(|| (self.new_rii(key), self.own_hops(key)));
         let extra = Extra {
             rii: Some(rii),
             hops: Hops::from_octets(&hops).filter(|_| !hops.is_empty()),
@@ -403,10 +409,16 @@ impl Qos {
     ) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let own = rii.and_then(|rii| session.pending.iter().position(|p| p.rii == rii));
+        let of_other = rii.is_some_and(|rii| session.passed(self.now, rii));
         if let Some(at) = own {
             let kind = session.pending.swap_remove(at).kind;
             self.on_alone(key, kind, resources);
-        } else if query {
+            if !of_other {
+                return;
+            }
+        }
+        let Some(session) = self.sessions.get(key) else { return };
+        if query {
             self.query_ends_here(key, rii);
         } else if let Some(rii) = rii {
             let info = if session.stage == Stage::Torn { Info::TORN_DOWN } else { Info::RESERVED };
@@ -420,11 +432,16 @@ impl Qos {
         let source = self.interfaces.on(session.ifindex.unwrap_or_default(), session.mri().dst());
         let source = source.map_or(Source::None, Source::Address);
         let own = rii.and_then(|rii| session.pending.iter().position(|p| p.rii == rii));
+        let of_other = rii.is_some_and(|rii| session.passed(self.now, rii));
         if let Some(at) = own {
             let kind = session.pending.swap_remove(at).kind;
             let failure = Failure { node: source_text(&source), ..own_failure(info, Some(note)) };
-            return self.on_refused(key, kind, failure, resources);
+            self.on_refused(key, kind, failure, resources);
+            if !of_other {
+                return;
+            }
         }
+        let Some(session) = self.sessions.get_mut(key) else { return };
         if rii.is_none() && session.marks.has(Marks::CONFIRMED) {
             return; // a refresh: the next one may succeed
         }

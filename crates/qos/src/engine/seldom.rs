@@ -8,7 +8,7 @@ use signalbox_core::{Mri, RareVec, Time};
 use signalbox_resources::GrantId;
 
 use super::circle::Uncounted;
-use super::doubt::Doubt;
+use super::doubt::{Doubt, Request};
 use super::session::OldBranch;
 use crate::wire::MessageId;
 
@@ -48,6 +48,8 @@ pub(super) struct Seldom {
     pub(super) circling: Option<u32>,
     /// This relay waits for a RESERVE of its previous peer before it reserves further on.
     pub(super) doubt: Option<Doubt>,
+    /// The request that the next RESERVE of a repair carries.
+    pub(super) request: Option<Request>,
 }
 
 impl Empty for Seldom {
@@ -68,6 +70,7 @@ impl Empty for Seldom {
         uncounted: RareVec::new(),
         circling: None,
         doubt: None,
+        request: None,
     };
     const NOTHING: &'static Self = &Self::EMPTY;
 }

@@ -80,8 +80,6 @@ impl Marks {
     pub(super) const ROUTE_UNSETTLED: Self = Self(0x4_0000);
     /// BREAK was set in the last message of the next peer: routers without QoS NSLP are on the path.
     pub(super) const BREAK_BEHIND: Self = Self(0x8_0000);
-    /// The path has answered the reservation as it is, perhaps along an earlier route.
-    pub(super) const ANSWERED: Self = Self(0x40_0000);
     /// The last notification of GIST about the previous peer named the one of the session.
     const GIST_PREVIOUS: Self = Self(0x10_0000);
     /// The last notification of GIST about the next peer named the one of the session.
@@ -513,7 +511,8 @@ impl Session {
     pub(super) fn returns(&self, rii: u32, arrival: &Arrival, until: Time) -> bool {
         let strange = arrival.sii.is_some() && arrival.sii != self.previous_peer();
         let fewer = |p: &Passed| arrival.hops < p.hops || !arrival.counted;
-        self.has_own_rii(rii)
+        let other = self.forwarded().any(|passed| passed.rii == rii);
+        (!other && self.has_own_rii(rii))
             || self.forwarded().any(|p| p.rii == rii && strange && fewer(p) && !p.until.is_due(until))
     }
 
