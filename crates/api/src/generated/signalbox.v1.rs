@@ -2901,6 +2901,9 @@ pub struct GetNodeResponse {
     /// What keeps this node from its work and an operator can mend, such as a clock that is wrong, for people.
     #[prost(string, repeated, tag = "23")]
     pub warnings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Whether intercepted packets come to the daemon; absent if it does not intercept, or a helper does so for it.
+    #[prost(message, optional, tag = "18")]
+    pub interception: ::core::option::Option<InterceptionStatus>,
 }
 impl ::prost::Name for GetNodeResponse {
     const NAME: &'static str = "GetNodeResponse";
@@ -2910,6 +2913,23 @@ impl ::prost::Name for GetNodeResponse {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/signalbox.v1.GetNodeResponse".into()
+    }
+}
+/// The interception of packets that pass by, as it was after the last change of the kernel's rules.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct InterceptionStatus {
+    /// What is in the way; empty: the interception works.
+    #[prost(string, repeated, tag = "1")]
+    pub faults: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for InterceptionStatus {
+    const NAME: &'static str = "InterceptionStatus";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.InterceptionStatus".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.InterceptionStatus".into()
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -44,6 +44,7 @@ impl NodeEngine for Pinger {
         let (dst, payload) = self.to_send.pop()?;
         self.sending = payload;
         Some(Output::Transmit(Transmit {
+            gateway: None,
             entry: ENTRY,
             src: SocketAddr::new([0, 0, 0, 0].into(), 0),
             dst,

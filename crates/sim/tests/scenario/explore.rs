@@ -61,6 +61,7 @@ impl NodeEngine for Counter {
         self.said = self.out.pop_front();
         let (dst, payload) = self.said.as_ref()?;
         Some(Output::Transmit(Transmit {
+            gateway: None,
             entry: ENTRY,
             src: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
             dst: SocketAddr::new(*dst, 0),

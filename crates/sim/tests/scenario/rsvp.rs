@@ -66,6 +66,7 @@ impl NodeEngine for Recorder {
         self.said = self.commands.pop();
         Some(match *self.said.as_ref()? {
             Command::Send { src, dst, ifindex, alert } => Output::Transmit(Transmit {
+                gateway: None,
                 entry: ENTRY,
                 src: SocketAddr::new(src, 0),
                 dst: SocketAddr::new(dst, 0),

@@ -87,6 +87,7 @@ impl NodeEngine for Streamer {
             Do::Close(stream) => Output::StreamClose { stream: *stream, abort: false },
             Do::Abort(stream) => Output::StreamClose { stream: *stream, abort: true },
             Do::Sctp(src, dst, packet) => Output::Transmit(Transmit {
+                gateway: None,
                 entry: Entry::Ip(132),
                 src: SocketAddr::new(*src, 0),
                 dst: SocketAddr::new(*dst, 0),

@@ -157,6 +157,7 @@ impl NodeEngine for Toy {
             Pending::Transmit { src, dst, ifindex, ttl, options } => {
                 self.options = options;
                 Output::Transmit(Transmit {
+                    gateway: None,
                     entry: Entry::Udp(270),
                     src,
                     dst,
