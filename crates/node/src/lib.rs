@@ -165,6 +165,7 @@ pub mod casp {
 /// The types of admission control that users of this crate need.
 pub mod resources {
     pub use signalbox_resources::{Cause, Config, ConfigError, GrantId, Rate, Refusal, Resources, Secret};
+    pub use signalbox_resources::{PassageRequest, opening};
     pub use signalbox_resources::{config, decision, intserv, refusal, request, token, units, view};
 }
 

@@ -64,7 +64,7 @@ pub use admission::{Decided, Resources};
 pub use config::{Config, ConfigError};
 pub use counters::Counters;
 pub use decision::{Decision, End};
-pub use passage::{Passage, PassageRequest};
+pub use passage::{DryPassage, Passage, PassageRequest};
 pub use refusal::{Cause, Refusal};
 pub use request::{
     Admitted, Available, DryRun, During, GrantId, GrantRequest, LostWhy, Neighbour, Owner, Policing,

@@ -90,6 +90,15 @@ impl Passage {
     }
 }
 
+/// The answer that a request for a passage would have.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DryPassage {
+    /// The policy rule that applies; `None`: the default.
+    pub rule: Option<RuleName>,
+    /// Whether it is allowed, or why not.
+    pub result: Result<(), Refusal>,
+}
+
 impl Resources {
     /// Asks for a passage.
     ///
@@ -142,22 +151,10 @@ impl Resources {
         ask: &PassageRequest<'_>,
         crossed: Crossed,
     ) -> Result<Passage, Refusal> {
-        let refused = |rule| Refusal { rule, available: 0 };
-        let wall_us = self.wall_us(now);
-        let found = self.policy().passage(ask, &crossed, wall_us).map_err(refused)?;
-        if found.is_none() && !self.is_own(ask) && !ask.invited && !self.policy().trusts(ask.requester) {
-            return Err(refused(Rule::Default));
-        }
+        let (found, key) = self.allowed_by(now, ask, &crossed)?;
         let reloads = self.reloads();
         let (accounts, policy, shares) = self.passages();
-        let key = found.and_then(|rule| policy.account(Some(rule), ask.requester, IfIndex::NONE));
-        if let (Some(rule), Some(key)) = (found, &key) {
-            let (_, held) = accounts.held(accounts.find(key));
-            policy.totals(rule, 0, 0, held.saturating_add(1)).map_err(refused)?;
-        }
-        shares
-            .take(source(ask.requester.holder()))
-            .map_err(|_| refused(Rule::TableFull { setting: "max_pinholes", limit: shares.limit() }))?;
+        shares.take(source(ask.requester.holder())).map_err(|_| full(shares.limit()))?;
         let account = key.and_then(|key: AccountKey| accounts.open(key, 0)).unwrap_or_default();
         Ok(Passage {
             permission: found.and_then(|rule| policy.permission(rule)),
@@ -167,6 +164,43 @@ impl Resources {
             invited: ask.invited,
             reloads,
         })
+    }
+
+    /// The rule that allows a request, and the account that it counts in.
+    fn allowed_by(
+        &self,
+        now: Time,
+        ask: &PassageRequest<'_>,
+        crossed: &Crossed,
+    ) -> Result<(Option<u32>, Option<AccountKey>), Refusal> {
+        let refused = |rule| Refusal { rule, available: 0 };
+        let policy = self.policy();
+        let found = policy.passage(ask, crossed, self.wall_us(now)).map_err(refused)?;
+        if found.is_none() && !self.is_own(ask) && !ask.invited && !policy.trusts(ask.requester) {
+            return Err(refused(Rule::Default));
+        }
+        let key = found.and_then(|rule| policy.account(Some(rule), ask.requester, IfIndex::NONE));
+        if let (Some(rule), Some(key)) = (found, &key) {
+            let (accounts, _) = self.passages_of_now();
+            let (_, held) = accounts.held(accounts.find(key));
+            policy.totals(rule, 0, 0, held.saturating_add(1)).map_err(refused)?;
+        }
+        Ok((found, key))
+    }
+
+    /// The answer that a request would have; nothing changes, and nothing is counted.
+    #[must_use]
+    pub fn dry_passage(&self, now: Time, ask: &PassageRequest<'_>) -> DryPassage {
+        let [from, to] = [ask.crossing.from, ask.crossing.to].map(|ifindex| self.interface_name(ifindex));
+        let judged = self.allowed_by(now, ask, &Crossed { from, to });
+        let rule = match &judged {
+            Ok((found, _)) => found.and_then(|rule| self.policy().name(rule)),
+            Err(Refusal { rule: Rule::Policy { rule, .. }, .. }) => Some(rule.clone()),
+            Err(_) => None,
+        };
+        let (_, shares) = self.passages_of_now();
+        let room = shares.check(&source(ask.requester.holder()), 1).map_err(|_| full(shares.limit()));
+        DryPassage { rule, result: judged.and(room) }
     }
 
     /// Judges a passage again, by the rules of now: its pinhole, and its lifetime without a refresh. The same requester asks for
@@ -227,6 +261,10 @@ impl Resources {
             Opening::Inward | Opening::Between => false,
         }
     }
+}
+
+fn full(limit: u32) -> Refusal {
+    Refusal { rule: Rule::TableFull { setting: "max_pinholes", limit }, available: 0 }
 }
 
 #[cfg(test)]

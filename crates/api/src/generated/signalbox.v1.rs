@@ -1019,6 +1019,17 @@ pub struct TestPolicyRequest {
     /// Interface by which the packets would leave, by name; absent: the interface of the route.
     #[prost(string, optional, tag = "8")]
     pub interface: ::core::option::Option<::prost::alloc::string::String>,
+    /// The request is for a passage through a firewall or NAT: "outward", "inward", "between", "reserve" or "block". It needs no
+    /// `traffic`, and `protocol` is natfw, casp or not specified. Absent: a reservation.
+    #[prost(string, optional, tag = "29")]
+    pub opening: ::core::option::Option<::prost::alloc::string::String>,
+    /// Interface by which the packets would come in, by name, with `opening`; absent: that of the route to their source, if this is one
+    /// host.
+    #[prost(string, optional, tag = "30")]
+    pub from_interface: ::core::option::Option<::prost::alloc::string::String>,
+    /// A host inside has reserved the passage before, with `opening`.
+    #[prost(bool, tag = "31")]
+    pub invited: bool,
 }
 impl ::prost::Name for TestPolicyRequest {
     const NAME: &'static str = "TestPolicyRequest";

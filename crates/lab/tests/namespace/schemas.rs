@@ -54,6 +54,7 @@ fn what_commands_print_obeys_its_schema() {
         ("h1", "ping 10.0.2.2 --count 2", "ping"),
         ("h1", "query 10.0.2.2 --rate 1mbit --proto udp --dport 5004", "query"),
         ("h1", "policy test 10.0.2.2 --rate 1mbit", "policy_decision"),
+        ("h1", "policy test 10.0.2.2 --opens outward --proto udp", "policy_decision"),
         ("r1", "show status", "node"),
         ("r1", "show interfaces", "interface"),
         ("r1", "show counters", "metric"),

@@ -449,6 +449,11 @@ impl Resources {
         (&mut self.passages.0, &self.policy, &mut self.passages.1)
     }
 
+    /// The accounts of passages, and whose share each takes.
+    pub(crate) const fn passages_of_now(&self) -> (&Accounts, &Shares<IpAddr>) {
+        (&self.passages.0, &self.passages.1)
+    }
+
     pub(crate) fn shared_requester(&mut self, requester: &Requester) -> Arc<Requester> {
         self.requesters.shared(number_of(requester), requester)
     }

@@ -49,7 +49,14 @@ fn ask_for(
     let lifetime = Duration::from_secs(60);
     let crossing = Crossing::default();
     let ask = PassageRequest { requester: &requester, opening, crossing, pinhole, lifetime, invited };
-    resources.open_passage(Time::ZERO, &ask).map_err(|refusal| refusal.to_string())
+    let dry = resources.dry_passage(Time::ZERO, &ask);
+    let opened = resources.open_passage(Time::ZERO, &ask);
+    assert_eq!(
+        dry.result.as_ref().err(),
+        opened.as_ref().err(),
+        "what a user is told beforehand is what happens"
+    );
+    opened.map_err(|refusal| refusal.to_string())
 }
 
 const DEFAULT: &str = "policy: no rule applies, and the default is to deny";

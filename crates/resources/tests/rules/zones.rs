@@ -75,7 +75,14 @@ fn ask(resources: &mut Resources, opening: Opening, [from, to]: [u32; 2]) -> Opt
         lifetime,
         invited: false,
     };
-    resources.open_passage(Time::ZERO, &ask).ok()
+    let (dry, held) = (resources.dry_passage(Time::ZERO, &ask), resources.passage_count());
+    let opened = resources.open_passage(Time::ZERO, &ask);
+    // What a user is told beforehand is what happens.
+    assert_eq!(dry.result.as_ref().err(), opened.as_ref().err());
+    if let Ok(passage) = &opened {
+        assert_eq!((dry.rule.as_ref(), held + 1), (passage.rule(), resources.passage_count()));
+    }
+    opened.ok()
 }
 
 /// T29: a rule with zones is for packets between them alone. What is not known is in no zone of a rule that allows.

@@ -126,6 +126,15 @@ impl Reservations for ReservationService {
         request: Request<v1::TestPolicyRequest>,
     ) -> Result<Response<v1::TestPolicyResponse>, Status> {
         let request = request.into_inner();
+        if let Some(opening) = request.opening.as_deref() {
+            let asked = policy::passage::read(opening, &request)?;
+            return self
+                .api
+                .handle
+                .query(|view| policy::passage::answer(view, asked))
+                .await?
+                .map(Response::new);
+        }
         let reserver = self.reserver(request.protocol)?;
         let asked = policy::read(reserver.owner(), &request)?;
         self.api.handle.query(|view| policy::answer(view, asked)).await?.map(Response::new)

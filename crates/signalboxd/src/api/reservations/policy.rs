@@ -1,5 +1,7 @@
 //! What the rules of this node answer to a request that is not made.
 
+pub(super) mod passage;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -34,33 +36,15 @@ pub(super) fn read(protocol: ReserverId, asked: &v1::TestPolicyRequest) -> Resul
     let flow = Flow::read("flow", asked.flow.as_ref())?;
     let dst = flow.dst.ok_or_else(|| Wrong::new("flow.destination", "missing"))?;
     let from = types::address_in("from", asked.from.as_deref())?;
-    let authority = asked.authority.clone().unwrap_or_default();
-    let peer = asked.peer.as_deref().map(identity).transpose()?.map(Arc::new);
-    let proof = if peer.is_some() { Proof::Identity } else { Proof::Handshake };
-    let requested_by = match from {
-        Some(address) => RequestedBy::Neighbour(Neighbour { address, ifindex: IfIndex::NONE, proof }),
-        None => RequestedBy::LocalUser,
-    };
-    let requester = Requester {
-        names: authority.user.map(|user| Arc::new(vec![user])),
-        ..Requester::new(requested_by, peer, None)
-    };
-    let filter = FlowFilter {
-        protocol: flow.protocol,
-        src_port: flow.src_port,
-        dst_port: flow.dst_port,
-        dscp: flow.dscp,
-        flow_label: flow.flow_label,
-        spi: flow.spi,
-        ..FlowFilter::between(flow.src.unwrap_or(Prefix::all_like(dst.addr)), dst)
-    };
+    let requester = requester(asked, from)?;
+    let filter = packets(&flow, dst);
     let service = match asked.service.as_ref().and_then(|service| service.service.as_ref()) {
         None | Some(Service::ControlledLoad(_)) => ServiceClass::ControlledLoad,
         Some(Service::Guaranteed(_)) => ServiceClass::Guaranteed,
         Some(Service::Dscp(dscp)) => ServiceClass::Dscp(number("service.dscp", *dscp, 0, 63)?),
     };
     let value = |name: &str, value| number(&format!("authority.priority.{name}"), value, 0, 0xffff);
-    let priority = match authority.priority {
+    let priority = match asked.authority.as_ref().and_then(|authority| authority.priority) {
         Some(v1::Priority { setup, defending }) => Priority {
             setup: value("setup", setup)?,
             defending: value("defending", defending.unwrap_or(setup))?,
@@ -75,6 +59,31 @@ pub(super) fn read(protocol: ReserverId, asked: &v1::TestPolicyRequest) -> Resul
         ..GrantRequest::new(owner, requester, IfIndex::NONE, filter, traffic)
     };
     Ok(Asked { request, dst: dst.addr, interface: asked.interface.clone(), own: from.is_none() })
+}
+
+/// Who asks: this host, or the neighbour at an address.
+fn requester(asked: &v1::TestPolicyRequest, from: Option<IpAddr>) -> Result<Requester, Wrong> {
+    let peer = asked.peer.as_deref().map(identity).transpose()?.map(Arc::new);
+    let proof = if peer.is_some() { Proof::Identity } else { Proof::Handshake };
+    let requested_by = match from {
+        Some(address) => RequestedBy::Neighbour(Neighbour { address, ifindex: IfIndex::NONE, proof }),
+        None => RequestedBy::LocalUser,
+    };
+    let user = asked.authority.as_ref().and_then(|authority| authority.user.clone());
+    Ok(Requester { names: user.map(|user| Arc::new(vec![user])), ..Requester::new(requested_by, peer, None) })
+}
+
+/// The packets of a flow to these addresses.
+fn packets(flow: &Flow, dst: Prefix) -> FlowFilter {
+    FlowFilter {
+        protocol: flow.protocol,
+        src_port: flow.src_port,
+        dst_port: flow.dst_port,
+        dscp: flow.dscp,
+        flow_label: flow.flow_label,
+        spi: flow.spi,
+        ..FlowFilter::between(flow.src.unwrap_or(Prefix::all_like(dst.addr)), dst)
+    }
 }
 
 fn identity(text: &str) -> Result<Identity, Wrong> {
@@ -97,10 +106,7 @@ pub(super) fn answer(view: &mut View<'_>, asked: Asked) -> Result<v1::TestPolicy
         request.requester.claimed = Some(route.as_ref().map_or(dst, |route| route.src));
     }
     request.ifindex = match interface {
-        Some(name) => {
-            let found = view.kernel.interfaces().iter().find(|one| one.name == name);
-            found.map(|one| one.ifindex).ok_or_else(|| Wrong::new("interface", "no such interface here"))?
-        }
+        Some(name) => named(view, "interface", &name)?,
         None => match route {
             Ok(route) => route.ifindex,
             Err(_) => return Err(Reason::NoRoute.status(format!("this node has no route to {dst}"))),
@@ -112,6 +118,12 @@ pub(super) fn answer(view: &mut View<'_>, asked: Asked) -> Result<v1::TestPolicy
         rule: dry.rule.map(|rule| rule.to_string()),
         failure: dry.result.err().map(failure),
     })
+}
+
+/// The interface with this name; `field` is the one that names it.
+fn named(view: &View<'_>, field: &str, name: &str) -> Result<IfIndex, Wrong> {
+    let found = view.kernel.interfaces().iter().find(|one| one.name == name);
+    found.map(|one| one.ifindex).ok_or_else(|| Wrong::new(field, "no such interface here"))
 }
 
 fn failure(refusal: Refusal) -> v1::Failure {

@@ -453,3 +453,33 @@ async fn an_administrator_deletes_by_identifier() {
     let wrong = delete("eth0").await.unwrap().unwrap_err();
     assert_eq!((wrong.code(), reason(&wrong).as_str()), (Code::InvalidArgument, "INVALID_FIELD"));
 }
+
+#[tokio::test]
+async fn a_test_of_a_passage_asks_the_rules_about_passages() {
+    let mut rig = Rig::new(ALL).await;
+    let flow = v1::FlowSpec { destination: Some("192.0.2.9".into()), ..v1::FlowSpec::default() };
+    let asked = |opening: &str, protocol: v1::Protocol| v1::TestPolicyRequest {
+        protocol: protocol.into(),
+        flow: Some(flow.clone()),
+        from: Some("192.0.2.1".into()),
+        opening: Some(opening.into()),
+        ..v1::TestPolicyRequest::default()
+    };
+    for (wrong, field) in [
+        (asked("sideways", v1::Protocol::Natfw), "opening"),
+        (asked("inward", v1::Protocol::Rsvp), "protocol"),
+    ] {
+        let status = ReservationsClient::new(rig.channel.clone()).test_policy(wrong).await.unwrap_err();
+        assert!(status.message().starts_with(&format!("{field}: ")), "{status}");
+    }
+    // A neighbor may open outward for itself, and needs a rule for the rest.
+    for (opening, allowed) in [("outward", true), ("between", false)] {
+        let (mut client, asked) =
+            (ReservationsClient::new(rig.channel.clone()), asked(opening, v1::Protocol::Natfw));
+        let call = tokio::spawn(async move { client.test_policy(asked).await });
+        let Some(LoopRequest::Query(query)) = rig.requests.recv().await else { panic!("no query") };
+        rig.run(query);
+        let answer = call.await.unwrap().unwrap().into_inner();
+        assert_eq!((answer.allowed, answer.rule), (allowed, None), "{opening}");
+    }
+}
