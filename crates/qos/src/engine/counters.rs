@@ -1,10 +1,11 @@
 //! What the application counts.
 
-use crate::wire::{Message, MessageType};
 use signalbox_core::metrics::{
     MESSAGES_DROPPED, MESSAGES_RECEIVED, MESSAGES_SENT, MESSAGES_UNANSWERED, MESSAGES_UNWATCHED,
     RATE_LIMITED, RESERVATION_EVENTS, RETRANSMISSIONS, ROUTE_EVENTS, STATES_SUMMARIZED, TABLE_FULL,
 };
+
+use crate::wire::{Message, MessageType};
 
 signalbox_core::counters! {
     /// What the QoS application counts.

@@ -1,10 +1,11 @@
 //! Counters of the engine.
 
-use crate::wire::ErrorCode;
 use signalbox_core::metrics::{
     Family, MESSAGES_DROPPED, MESSAGES_FORWARDED, MESSAGES_RECEIVED, MESSAGES_SENT, MESSAGES_UNSENT,
     RATE_LIMITED, RESERVATION_EVENTS, ROUTE_EVENTS, TABLE_FULL,
 };
+
+use crate::wire::ErrorCode;
 
 /// Effects of received messages on state.
 const UPDATES: Family = Family::counter(

@@ -374,7 +374,7 @@ mod tests {
             errors_received: 1,
         };
         let messages = "Path 3/0, Resv 0/4, errors received 1";
-        let refresh = "30s, growing to 1m0s";
+        let refresh = "30.0s, growing to 1m0s";
         let row = interface(&one).remove(0);
         assert_eq!(row[..3], ["r1-0", "on", "10.0.1.1"]);
         assert_eq!(row[3], refresh);
