@@ -229,7 +229,23 @@ impl Enforcer {
             }
         };
         let there = |ifindex: u32, name: &str| links.iter().any(|l| l.ifindex == ifindex && l.name == name);
-        self.links.retain(|ifindex, link| there(*ifindex, link.name()));
+        // The queues of an interface go with it. One that has another name has them still, and nobody looks after them there.
+        let connection = &mut self.connection;
+        self.links.retain(|ifindex, link| {
+            let stays = there(*ifindex, link.name());
+            if let Some(renamed) = links.iter().find(|one| !stays && one.ifindex == *ifindex) {
+                let (interface, name) = (link.name().to_owned(), &renamed.name);
+                match link.close(connection) {
+                    Ok(()) => {
+                        tracing::warn!(interface, name, "the interface has another name; its queues are gone")
+                    }
+                    Err(error) => {
+                        tracing::warn!(interface, name, %error, "queues stay at a renamed interface")
+                    }
+                }
+            }
+            stays
+        });
         self.held.retain(|_, held| self.links.contains_key(&held.reservation.ifindex.0));
         self.adopted.by_flow.retain(|(ifindex, _), _| self.links.contains_key(&ifindex.0));
         let mut failed = Vec::new();

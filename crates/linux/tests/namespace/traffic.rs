@@ -98,6 +98,42 @@ fn two_thousand_reservations_come_and_go() {
     assert_eq!(kernel_state(&net.r), before);
 }
 
+/// O13: the queues of an interface that gets another name go, and those of one that gets a configured name are made.
+#[test]
+fn the_queues_of_a_renamed_interface_go() {
+    let net = Network::new("rename");
+    let before = tool(&net.r, "tc qdisc show");
+    let rename = |from: &str, to: &str| {
+        tool_here(&format!("ip link set dev {from} down"));
+        tool_here(&format!("ip link set dev {from} name {to}"));
+        tool_here(&format!("ip link set dev {to} up"));
+    };
+    net.r
+        .run(|| {
+            let mut enforcer = Enforcer::open(&config()).unwrap();
+            reserve_all(&mut enforcer, "rb", 0..3);
+            rename("rb", "other");
+            enforcer.refresh();
+            let left = tool_here("tc qdisc show");
+            assert!(!left.contains("5342:"), "{left}");
+            rename("other", "rb");
+            assert!(enforcer.refresh().is_empty());
+            reserve_all(&mut enforcer, "rb", 10..13);
+            // Another interface has the name now.
+            rename("rb", "other");
+            rename("ra", "rb");
+            assert!(enforcer.refresh().is_empty());
+            let queues = tool_here("tc qdisc show");
+            assert!(queues.contains("htb 5342: dev rb root"), "{queues}");
+            assert!(!tool_here("tc qdisc show dev other").contains("5342:"), "{queues}");
+            enforcer.close().unwrap();
+            rename("rb", "ra");
+            rename("other", "rb");
+        })
+        .unwrap();
+    assert_eq!(tool(&net.r, "tc qdisc show"), before);
+}
+
 #[test]
 fn dropping_leaves_nothing_either() {
     let net = Network::new("drop");
