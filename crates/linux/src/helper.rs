@@ -112,6 +112,7 @@ impl Helper {
                 "remove privileges.helper, or the protocol",
             ));
         }
+        let config = config.without_families_switched_off();
         let netlink = |error| OpenError::system("route netlink", &error);
         let system = |error| OpenError::system("the socket of the helper", &error);
         if let Some(directory) = path.parent() {

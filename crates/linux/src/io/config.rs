@@ -1,5 +1,6 @@
 //! The daemon's requests to the kernel.
 
+use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -72,7 +73,24 @@ impl Default for IoConfig {
     }
 }
 
+/// What the kernel answers for a family that it has switched off.
+const SWITCHED_OFF: [&str; 2] =
+    ["/proc/sys/net/ipv6/conf/all/disable_ipv6", "/proc/sys/net/ipv6/conf/lo/disable_ipv6"];
+
 impl IoConfig {
+    /// The same without IPv6, if the kernel has switched it off in the network namespace of this thread and IPv4 is there.
+    pub(crate) fn without_families_switched_off(&self) -> Self {
+        // A kernel that was built or started without IPv6 has no such files.
+        let off = SWITCHED_OFF.iter().all(|path| fs::read(path).map_or(true, |text| text.starts_with(b"1")));
+        if !(self.ipv4 && self.ipv6 && off) {
+            return self.clone();
+        }
+        tracing::info!(
+            "IPv6 is left out, because the kernel has switched it off (net.ipv6.conf.all.disable_ipv6): start again after it is switched on"
+        );
+        Self { ipv6: false, ..self.clone() }
+    }
+
     /// The policy rule of the interception.
     pub(crate) const fn rule(&self) -> Rule {
         Rule { mark: self.mark, table: self.table, preference: self.rule_preference }

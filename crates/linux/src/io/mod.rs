@@ -100,6 +100,7 @@ impl Io {
     /// The first refusal of the kernel, with the action that helps. Everything made before is removed then.
     pub fn open(config: &IoConfig) -> Result<Self, OpenError> {
         let netlink = |error| OpenError::system("route netlink", &error);
+        let config = &config.without_families_switched_off();
         // Sockets of UDP come first: a rule without its socket lets packets pass.
         let (udp, others): (Vec<_>, Vec<_>) =
             config.entries.iter().partition(|request| matches!(request.entry, Entry::Udp(_)));
@@ -378,10 +379,14 @@ impl Io {
             let rank = intercept::rank(ipv6, &self.config)?;
             judged.raised.extend(rank.raised.map(|preference| (family, preference)));
             for rule in rank.above {
-                judged.faults.push(format!("{family}: another rule stands before that of the interception: {rule}"));
+                judged
+                    .faults
+                    .push(format!("{family}: another rule stands before that of the interception: {rule}"));
             }
             let here = self.routes.leads_here(ipv6, self.config.mark);
-            if !here.map_err(|error| OpenError::system("asking for the route of intercepted packets", &error))? {
+            if !here
+                .map_err(|error| OpenError::system("asking for the route of intercepted packets", &error))?
+            {
                 judged.faults.push(format!(
                     "{family}: intercepted packets are not led to this node: another rule or mark is in the way"
                 ));

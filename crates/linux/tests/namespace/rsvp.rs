@@ -164,7 +164,8 @@ fn a_path_goes_to_the_next_hop_of_its_flow() {
         topology::add_address(&net.b, "lo", far, length).unwrap();
         for options in [path(from, far, b"").options, &[]] {
             let ifindex = Some(index(&net.r, "rb"));
-            let packet = Transmit { ifindex, gateway: Some(next), ttl: 40, options, ..path(from, far, b"by port") };
+            let packet =
+                Transmit { ifindex, gateway: Some(next), ttl: 40, options, ..path(from, far, b"by port") };
             // A packet can be lost while the link-layer address of the next hop is not known.
             let got = send_until_it_arrives(&mut r, &mut b, &packet);
             assert_eq!((got.src, got.dst, got.ttl, got.tos), (from, far, 40, 0xc0));
@@ -493,4 +494,26 @@ fn packets_to_missing_hosts_delay_no_others() {
         assert_eq!(receive_one(&mut r).payload, back.payload);
         assert!(!r.wait(Some(Duration::from_millis(50))).unwrap().packets);
     }
+}
+
+/// O05: IPv6 that the kernel has switched off is left out, and IPv4 works. Nothing stays behind.
+#[test]
+fn a_family_that_is_switched_off_is_left_out() {
+    let net = Network::new("switchedoff");
+    let before = footprint(&net.r);
+    for namespace in [&net.a, &net.r] {
+        topology::set_sysctl(namespace, "net.ipv6.conf.all.disable_ipv6", "1").unwrap();
+    }
+    let (mut a, mut r) = (end(&net.a, false), end(&net.r, true));
+    let Addresses { a: from, b: to } = families()[0];
+    let got = send_until_it_arrives(&mut a, &mut r, &path(from, to, b"IPv4"));
+    assert_eq!((got.src, got.dst, got.alert), (from, to, true));
+    assert!(net.r.run(|| r.judge_interception()).unwrap().unwrap().unwrap().faults.is_empty());
+    assert!(!tool(&net.r, "nft list ruleset").contains("table ip6 "), "no table of IPv6");
+    net.r.run(|| r.close()).unwrap().unwrap();
+    for kind in ["ip rule", "nft list ruleset"] {
+        let left = tool(&net.r, kind);
+        assert!(!left.contains("270") && !left.contains("signalbox"), "{left}");
+    }
+    assert!(!before.contains("signalbox"));
 }
