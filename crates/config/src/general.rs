@@ -198,16 +198,8 @@ pub(crate) struct Kernel {
 
 impl Default for Kernel {
     fn default() -> Self {
-        let IoConfig {
-            intercept,
-            mark,
-            own_mark,
-            table,
-            rule_preference,
-            keep_rule_first,
-            priority,
-            ..
-        } = IoConfig::default();
+        let IoConfig { intercept, mark, own_mark, table, rule_preference, keep_rule_first, priority, .. } =
+            IoConfig::default();
         let (reverse_path, asymmetric) = (true, Vec::new());
         Self {
             intercept,

@@ -473,7 +473,16 @@ impl RouteQuery {
     /// A query for the route to `dst`, whatever the other fields of the packet are.
     #[must_use]
     pub const fn to(dst: IpAddr) -> Self {
-        Self { src: None, dst, protocol: None, src_port: None, dst_port: None, tos: 0, iif: None, without: None }
+        Self {
+            src: None,
+            dst,
+            protocol: None,
+            src_port: None,
+            dst_port: None,
+            tos: 0,
+            iif: None,
+            without: None,
+        }
     }
 }
 

@@ -19,10 +19,10 @@ use signalbox_core::{AlertRule, Entry, EntryRequest, Interfaces, Match, Reach, T
 
 use crate::error::OpenError;
 use crate::io::IoConfig;
+use crate::netlink::Batch;
 use crate::netlink::nftables::expression::{self, Compare, Header};
 use crate::netlink::nftables::{self, Hook, LAST, NFPROTO_IPV4, NFPROTO_IPV6, RAW, begin, transact};
 use crate::netlink::rules::{self, Rank};
-use crate::netlink::Batch;
 
 /// Name of the tables, in families `ip` and `ip6`.
 const TABLE: &str = "signalbox";

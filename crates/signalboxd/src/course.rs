@@ -42,9 +42,8 @@ pub(crate) fn elsewhere(
 
 /// Whether the kernel names another interface for a packet, by whatever interface it comes in.
 fn leaves_elsewhere(kernel: &mut (impl Routing + ?Sized), ifindex: IfIndex, query: &RouteQuery) -> bool {
-    let by_another = |answer: Result<Route, NoRoute>| {
-        answer.is_ok_and(|route| !route.local && route.ifindex != ifindex)
-    };
+    let by_another =
+        |answer: Result<Route, NoRoute>| answer.is_ok_and(|route| !route.local && route.ifindex != ifindex);
     if !by_another(kernel.route(query)) {
         return false;
     }
@@ -93,7 +92,13 @@ mod tests {
                 (Some(5006), _) => return Err(NoRoute::Unreachable),
                 _ => RIGHT,
             };
-            Ok(Route { ifindex, src: query.dst, gateway: None, mtu: 1500, local: query.dst_port == Some(5007) })
+            Ok(Route {
+                ifindex,
+                src: query.dst,
+                gateway: None,
+                mtu: 1500,
+                local: query.dst_port == Some(5007),
+            })
         }
     }
 

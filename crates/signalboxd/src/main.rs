@@ -168,7 +168,8 @@ fn forgeable(config: &Config) -> Option<String> {
 /// The warning about rules of other programs that stand before that of the interception.
 fn outranked(config: &Config) -> Option<String> {
     let io = config.io(Vec::new());
-    let before = signalbox_linux::rules_before(&io).ok().filter(|before| io.intercept && !before.is_empty())?;
+    let before =
+        signalbox_linux::rules_before(&io).ok().filter(|before| io.intercept && !before.is_empty())?;
     let before = before.join("; ");
     let what = if io.keep_rule_first {
         "the daemon puts its own above them (kernel.keep_rule_first)"

@@ -130,8 +130,15 @@ const OF_SYSTEMD_252: &[&str] = &[
     "writev",
 ];
 /// What a process makes before it has confined itself, beside what it makes afterwards.
-const AT_THE_START: &[&str] =
-    &["seccomp", "landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self", "setresuid", "setresgid", "setgroups"];
+const AT_THE_START: &[&str] = &[
+    "seccomp",
+    "landlock_create_ruleset",
+    "landlock_add_rule",
+    "landlock_restrict_self",
+    "setresuid",
+    "setresgid",
+    "setgroups",
+];
 
 /// Whether a filter of a unit lets a call pass under systemd 252.
 fn passes(filter: &str, call: &str) -> bool {

@@ -23,9 +23,9 @@ use netlink_sys::protocols::NETLINK_NETFILTER;
 
 use super::IoConfig;
 use crate::error::OpenError;
+use crate::netlink::Batch;
 use crate::netlink::nftables::expression::{self, Compare, Header};
 use crate::netlink::nftables::{self, Hook, NFPROTO_IPV4, NFPROTO_IPV6, begin, end};
-use crate::netlink::Batch;
 use crate::netlink::rules::{self, Rule};
 
 /// Prefix of the names of our tables, in families `ip` and `ip6`; the protocol's number follows.
@@ -76,12 +76,7 @@ pub(super) struct Alert {
 impl Alert {
     /// Installs table, rule and route for `protocol`, whose Router Alert has `value` with IPv6 and 0 with IPv4. The
     /// interception of another entry may have installed the same rule and route, which are reused.
-    pub(super) fn lay(
-        ipv6: bool,
-        protocol: u8,
-        value: u16,
-        config: &IoConfig,
-    ) -> Result<Self, OpenError> {
+    pub(super) fn lay(ipv6: bool, protocol: u8, value: u16, config: &IoConfig) -> Result<Self, OpenError> {
         let name = format!("{TABLE}{protocol}");
         let family = if ipv6 { "IPv6" } else { "IPv4" };
         let system = |error: io::Error| match error.raw_os_error() {
@@ -157,12 +152,7 @@ impl Drop for Alert {
 ///
 /// The first rule accepts Router Alerts of other values, which nodes ignore (RFC 2711 §2.1). It reads the position at
 /// which the option stands unless other options precede it.
-fn compose_v6(
-    requests: &mut Batch,
-    name: &str,
-    (protocol, value): (u8, u16),
-    (mark, priority): (u32, i32),
-) {
+fn compose_v6(requests: &mut Batch, name: &str, (protocol, value): (u8, u16), (mark, priority): (u32, i32)) {
     chain(requests, name, NFPROTO_IPV6, (Hook::Prerouting, priority));
     rule(requests, (name, CHAIN), (NFPROTO_IPV6, protocol), |rule| {
         expression::hop_by_hop(rule, (2, 2));

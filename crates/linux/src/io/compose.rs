@@ -190,13 +190,7 @@ fn packet_v6(
     after_header(transmit, inner, &src.octets(), &dst.octets(), buffer)
 }
 
-fn after_header(
-    transmit: &Transmit<'_>,
-    inner: Inner,
-    src: &[u8],
-    dst: &[u8],
-    buffer: &mut Vec<u8>,
-) -> bool {
+fn after_header(transmit: &Transmit<'_>, inner: Inner, src: &[u8], dst: &[u8], buffer: &mut Vec<u8>) -> bool {
     if inner == Inner::Udp {
         return udp(transmit, src, dst, buffer);
     }

@@ -118,12 +118,7 @@ impl Sockets {
     }
 
     /// Appends a packet to the send queue; a full queue is sent at once.
-    pub(super) fn send(
-        &mut self,
-        transmit: &Transmit<'_>,
-        routes: &mut Routes,
-        failures: &mut Vec<Failure>,
-    ) {
+    pub(super) fn send(&mut self, transmit: &Transmit<'_>, routes: &mut Routes, failures: &mut Vec<Failure>) {
         let Transmit { src, dst, payload, .. } = *transmit;
         if src.is_ipv4() != dst.is_ipv4() {
             self.done.unsent += 1;

@@ -183,7 +183,9 @@ impl News<'_> {
                 }
             }
             // The message does not say which routes use the next hop, and the kernel does not report these routes.
-            kind if NEXTHOP_MESSAGES.contains(&kind) => EVERYWHERE.into_iter().for_each(|all| self.route(all)),
+            kind if NEXTHOP_MESSAGES.contains(&kind) => {
+                EVERYWHERE.into_iter().for_each(|all| self.route(all))
+            }
             _ => {}
         }
     }

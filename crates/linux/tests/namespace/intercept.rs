@@ -12,11 +12,12 @@ use signalbox_core::packet::{Transmit, router_alert_v4, router_alert_v6};
 use signalbox_core::{AlertRule, Intercept, Match};
 use signalbox_linux::capture::{Capture, CaptureConfig, Frame};
 use signalbox_linux::netns::Namespace;
-use signalbox_linux::{Batch, Io, IoConfig};
+use signalbox_linux::{Batch, Io, IoConfig, Judged};
 
 use crate::helper::helper;
 use crate::network::{
-    GIST, Got, Network, PATIENCE, config, datagram, families, footprint, gist, receive_one, send, tool, until,
+    GIST, Got, Network, PATIENCE, config, datagram, families, footprint, gist, open, receive_one, send, tool,
+    until,
 };
 
 fn index(namespace: &Namespace, interface: &str) -> u32 {
@@ -336,4 +337,35 @@ fn a_dead_daemon_leaves_traffic_to_the_kernel() {
     }
     net.r.run(|| r.close()).unwrap().unwrap();
     assert_eq!(footprint(&net.r), before);
+}
+
+/// O02: a rule without a preference stands before that of the interception until the daemon has seen it.
+#[test]
+fn the_policy_rule_is_put_before_those_of_others() {
+    let net = Network::new("rank");
+    let mut r = Network::node(&net.r);
+    let judge = |r: &mut Io| net.r.run(|| r.judge_interception()).unwrap().unwrap();
+    assert_eq!(judge(&mut r), Some(Judged::default()));
+    for kind in ["-4", "-6"] {
+        tool(&net.r, &format!("ip {kind} route add default dev rb table 77"));
+        tool(&net.r, &format!("ip {kind} rule add not fwmark 77 lookup 77"));
+    }
+    let judged = judge(&mut r).unwrap();
+    assert_eq!((judged.raised, judged.faults), (vec![("IPv4", 268), ("IPv6", 268)], vec![]));
+    assert_eq!(judge(&mut r), Some(Judged::default()), "once");
+    assert!(!tool(&net.r, "ip rule").contains("270:"), "the former rule is gone");
+    net.r.run(|| r.close()).unwrap().unwrap();
+    assert!(!tool(&net.r, "ip rule").contains("lookup 270"));
+
+    // One that may not be the first says what is in the way.
+    let config = IoConfig { keep_rule_first: false, rule_preference: 500, ..config() };
+    let mut r = open(&net.r, &config);
+    let faults = judge(&mut r).unwrap().faults;
+    assert_eq!(faults.len(), 4, "{faults:?}");
+    assert!(faults[0].contains("preference 269, not, fwmark 0x4d"), "{faults:?}");
+    assert!(faults[1].contains("not led to this node"), "{faults:?}");
+    for kind in ["-4", "-6"] {
+        tool(&net.r, &format!("ip {kind} rule delete lookup 77"));
+    }
+    assert_eq!(judge(&mut r), Some(Judged::default()));
 }

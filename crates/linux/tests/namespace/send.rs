@@ -303,8 +303,7 @@ fn a_query_goes_to_the_next_hop_of_its_flow() {
     for (family, far) in families().into_iter().zip(["192.0.2.5", "2001:db8::5"]) {
         let (far, length) = (ip(far), if family.a.is_ipv4() { 32 } else { 128 });
         topology::add_address(&net.b, "lo", far, length).unwrap();
-        let options: &[u8] =
-            if far.is_ipv4() { &router_alert_v4(0) } else { &router_alert_v6(0) };
+        let options: &[u8] = if far.is_ipv4() { &router_alert_v4(0) } else { &router_alert_v6(0) };
         let (ifindex, gateway) = (Some(rb), Some(family.b));
         for (options, unproved) in [(options, false), (options, true), (&[], false)] {
             let query = Transmit { ifindex, gateway, options, unproved, ..datagram(family.a, far, GIST) };

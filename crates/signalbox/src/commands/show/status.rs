@@ -71,7 +71,9 @@ mod tests {
             String::from_utf8(out).unwrap()
         };
         assert!(shown(Some(&[])).contains("interception   works\n"));
-        assert!(shown(Some(&["a rule", "a mark"])).contains("interception   a rule\n               a mark\n"));
+        assert!(
+            shown(Some(&["a rule", "a mark"])).contains("interception   a rule\n               a mark\n")
+        );
         assert!(!shown(None).contains("interception"), "a host");
     }
 
