@@ -256,6 +256,12 @@ impl Config {
         }
         if let Some(gist) = &mut node.gist {
             gist.channels.kernel_sctp = kernel_sctp;
+            let of = &gist.engine.associations;
+            let none = [of.tcp_port, of.tls_port, of.sctp_port].iter().all(Option::is_none);
+            // Without a port GIST has no associations, and would refuse each message that needs one.
+            if let Some(natfw) = node.natfw.as_mut().filter(|_| none) {
+                natfw.reliable = false;
+            }
         }
         if let Some(casp) = &mut node.casp {
             casp.channels.kernel_sctp = kernel_sctp;

@@ -173,8 +173,9 @@ impl Natfw {
             "reliable",
             &mut config.reliable,
             flag(),
-            "Messages are sent over messaging associations; needs a port in `[gist.associations]` on all nodes. NOTIFYs \
-             always are, so without associations ends and changes of routes are noticed by refreshes only.",
+            "Messages are sent over messaging associations, if this node has a port in `[gist.associations]`; all nodes need one \
+             then. Without a port they are datagrams. NOTIFYs always need associations, so without them ends and changes of routes \
+             are noticed by refreshes only.",
         );
         keys.key(
             "max_sessions",

@@ -356,3 +356,12 @@ fn a_reload_takes_zones() {
         assert_eq!(reload.config.settings(0, false).resources.zones.of("eth4"), "servers");
     }
 }
+
+/// The defaults of NATFW work alone: where GIST has no port for associations, its messages are datagrams.
+#[test]
+fn natfw_needs_no_associations() {
+    let plain = "node.protocols = [\"gist\", \"natfw\"]\n";
+    assert!(!settings(plain).natfw.unwrap().reliable);
+    let with_port = format!("{plain}[gist.associations]\ntcp_port = 270\n");
+    assert!(settings(&with_port).natfw.unwrap().reliable);
+}
