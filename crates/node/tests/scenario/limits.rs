@@ -46,7 +46,8 @@ fn a_query_runs_out_of_hops() {
     assert_eq!(all_sessions(&net.sim), 0);
 }
 
-/// GIST-4.3.3-04: the application forwards the hop count, so that its messages cannot loop for ever.
+/// GIST-4.3.3-04: the application forwards the hop count, so that its messages cannot loop for ever. It sends none on with
+/// count 1, which would be that of a node that preserves no count.
 #[test]
 fn data_runs_out_of_hops_among_applications() {
     let mut first = config();
@@ -54,8 +55,8 @@ fn data_runs_out_of_hops_among_applications() {
     let mut net = row(2, vec![first, config(), config(), config(), config()]);
     net.ping(1, Family::V4, Some(2));
     assert_eq!(net.done(1, LIMIT), (2, 0));
-    assert_eq!(net.sim.engine(net.nodes[3]).unwrap().counter("ping", "hop_limit"), 2);
-    assert_eq!(net.sessions(4), 0);
+    assert_eq!(net.sim.engine(net.nodes[2]).unwrap().counter("ping", "hop_limit"), 2);
+    assert_eq!(net.sessions(3), 0);
 }
 
 /// A node whose table of sessions is full refuses new sessions and continues to serve the existing ones.

@@ -46,5 +46,5 @@ fn the_tests_of_each_threat_exist() {
             assert!(found, "{test} does not exist: {row}");
         }
     }
-    assert_eq!(threats, 51);
+    assert_eq!(threats, 55);
 }
