@@ -211,7 +211,11 @@ mod tests {
         let mut again = Again::new(true);
         assert!(again.granted() && !again.granted());
         let mut said = None;
-        let exit = again.after(lost(), &mut stop, |retrying| Ok(said = Some(retrying))).await.unwrap();
+        let say = |retrying| {
+            said = Some(retrying);
+            Ok(())
+        };
+        let exit = again.after(lost(), &mut stop, say).await.unwrap();
         let said = said.unwrap();
         assert_eq!((exit, said.attempt, said.reason.as_str()), (None, 1, "gone"));
     }

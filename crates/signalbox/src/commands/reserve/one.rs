@@ -90,7 +90,7 @@ async fn attempt(
         Opening::Refused(loss) => return Ok(End::Lost(loss)),
         Opening::Stopped => return Ok(End::Over(Exit::No)),
     };
-    let end = hold(arguments, open, stop, progress, Some(&mut passage)).await?;
+    let end = hold(arguments, open, stop, progress, Some(&mut *passage)).await?;
     passage.close().await?;
     Ok(end)
 }

@@ -21,7 +21,7 @@ pub(super) struct Passage {
 
 /// What became of the request for a passage.
 pub(super) enum Opening {
-    Open(Passage),
+    Open(Box<Passage>),
     Refused(Loss),
     /// The command is to end.
     Stopped,
@@ -41,7 +41,7 @@ impl Passage {
                 }
             };
             match event {
-                Event::Granted(_) => return Ok(Opening::Open(passage)),
+                Event::Granted(_) => return Ok(Opening::Open(Box::new(passage))),
                 Event::Failed(failure) => return Ok(Opening::Refused(Loss::of(&failure, None))),
                 Event::Released(_) => return Ok(Opening::Refused(Loss::because("it was closed"))),
                 Event::Started(_)
