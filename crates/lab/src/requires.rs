@@ -16,10 +16,9 @@ pub(crate) fn lacking(scenario: &Scenario) -> Result<Option<String>> {
                 let root = nix::unistd::geteuid().is_root() && !netns::inside_user_namespace();
                 (root, "root, and not that of a user namespace".to_owned())
             }
-            Requirement::Netem => (
-                tried("tc", &["qdisc add dev lo root netem delay 1ms"])?,
-                "netem in the kernel".to_owned(),
-            ),
+            Requirement::Netem => {
+                (tried("tc", &["qdisc add dev lo root netem delay 1ms"])?, "netem in the kernel".to_owned())
+            }
             Requirement::Ebpf => {
                 (traffic::can_classify(), "eBPF in the kernel, and the right to load programs".to_owned())
             }

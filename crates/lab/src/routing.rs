@@ -73,7 +73,8 @@ impl Router {
             Routing::Frr => {
                 let [interface, cost] = [format!("interface {interface}"), format!("ip ospf cost {cost}")];
                 let place = self.directory.display().to_string();
-                let words = ["--vty_socket", &place, "-c", "configure terminal", "-c", &interface, "-c", &cost];
+                let words =
+                    ["--vty_socket", &place, "-c", "configure terminal", "-c", &interface, "-c", &cost];
                 kernel::output(&self.namespace, "vtysh", &words).map(drop)
             }
         }
@@ -111,8 +112,7 @@ impl Router {
                     let [file, number] = ["conf", "pid"].map(|kind| path(&format!("{program}.{kind}")));
                     let [socket, here] = [path("zebra.sock"), place.display().to_string()];
                     // No TCP port for commands.
-                    let words =
-                        ["-f", &file, "-i", &number, "-z", &socket, "--vty_socket", &here, "-P", "0"];
+                    let words = ["-f", &file, "-i", &number, "-z", &socket, "--vty_socket", &here, "-P", "0"];
                     let ready = if program == "zebra" { "zebra.sock" } else { "ospfd.vty" };
                     self.spawn(&Path::new(FRR).join(program), &words, ready)?;
                 }
@@ -257,8 +257,14 @@ mod tests {
         let node = &plan.nodes[1];
         let bird = bird(node, &costs);
         assert!(bird.contains("router id 10.0.1.2;"), "{bird}");
-        assert!(bird.contains("interface \"to-h1\" { type ptp; hello 1; dead count 4; cost 10; };"), "{bird}");
-        assert!(bird.contains("interface \"to-h2\" { type ptp; hello 1; dead count 4; cost 77; };"), "{bird}");
+        assert!(
+            bird.contains("interface \"to-h1\" { type ptp; hello 1; dead count 4; cost 10; };"),
+            "{bird}"
+        );
+        assert!(
+            bird.contains("interface \"to-h2\" { type ptp; hello 1; dead count 4; cost 77; };"),
+            "{bird}"
+        );
         let ospfd = ospfd(node, &costs);
         assert!(ospfd.contains("interface to-h2\n"), "{ospfd}");
         assert!(ospfd.contains(" ip ospf cost 77\n"), "{ospfd}");

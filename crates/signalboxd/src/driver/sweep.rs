@@ -76,13 +76,12 @@ impl Sweep {
         }
         let room = self.strays.len() < MOST;
         match self.strays.get_mut(&grant) {
-            Some(stray) if stray.ifindex == ifindex => {
-                if stray.asked.is_none() && now.since(stray.since) >= SETTLED {
-                    stray.asked = Some(now);
-                    return Verdict::LookAgain;
-                }
+            Some(stray) if stray.ifindex != ifindex => *stray = Stray { ifindex, since: now, asked: None },
+            Some(stray) if stray.asked.is_none() && now.since(stray.since) >= SETTLED => {
+                stray.asked = Some(now);
+                return Verdict::LookAgain;
             }
-            Some(stray) => *stray = Stray { ifindex, since: now, asked: None },
+            Some(_) => {}
             None if room => {
                 self.strays.insert(grant, Stray { ifindex, since: now, asked: None });
             }
