@@ -1,13 +1,15 @@
-//! UDP datagrams, and IP packets of other protocols, in captured packets.
+//! UDP datagrams, and IP packets of other protocols, in the packets of a capture.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
-use std::io::Read;
+use std::io::{BufRead, Read};
 
 use pcap_file::pcap::{PcapReader, RawPcapPacket};
 use pcap_file::{PcapError, TsResolution};
 use signalbox_core::packet::router_alert;
 use signalbox_wire::Reader;
+
+use crate::pcapng::Blocks;
 
 signalbox_wire::code_points! {
     /// The link layer of a capture: what each packet begins with (numbers of the pcap format).
@@ -189,9 +191,17 @@ pub struct Packet {
     pub link: LinkType,
     /// Its octets, as many as were captured.
     pub octets: Vec<u8>,
+    /// How many octets it had on the link.
+    pub original: u32,
 }
 
 impl Packet {
+    /// Whether the capture has only the begin of it.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        u32::try_from(self.octets.len()).is_ok_and(|captured| captured < self.original)
+    }
+
     /// Returns the UDP datagram in it.
     #[must_use]
     pub fn udp(&self) -> Option<UdpPacket<'_>> {
@@ -221,12 +231,9 @@ impl Packet {
 /// A capture that cannot be read, or not further.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// No pcap file header.
-    #[error("no pcap file: {0}")]
+    /// No header of a pcap or pcapng file.
+    #[error("no capture: {0}")]
     Header(PcapError),
-    /// The newer format, pcapng, which is not supported.
-    #[error("this is a pcapng file: convert it to pcap (editcap -F pcap IN OUT)")]
-    PcapNg,
     /// The link layer of the packets is not supported.
     #[error("link type {0} of this capture is not supported")]
     LinkType(LinkType),
@@ -240,14 +247,18 @@ pub enum CaptureError {
     },
 }
 
-/// The packets of a pcap file.
+/// The packets of a pcap or pcapng file.
 #[derive(Debug)]
 pub struct Packets<R: Read> {
-    reader: PcapReader<R>,
-    link: LinkType,
-    nanoseconds: bool,
+    file: File<R>,
     number: u64,
     broken: bool,
+}
+
+#[derive(Debug)]
+enum File<R: Read> {
+    Pcap { reader: PcapReader<R>, link: LinkType, nanoseconds: bool },
+    PcapNg(Blocks<R>),
 }
 
 /// Whether a file that begins with these octets is a capture.
@@ -258,21 +269,30 @@ pub const fn is_capture(start: [u8; 4]) -> bool {
 
 const PCAPNG: u32 = 0x0a0d_0d0a;
 
-impl<R: Read> Packets<R> {
+impl<R: BufRead> Packets<R> {
     /// Reads the file header.
     ///
     /// # Errors
-    /// [`CaptureError`] if this is not a capture, or its link type is not supported.
-    pub fn open(reader: R) -> Result<Self, CaptureError> {
-        let reader = PcapReader::new(reader).map_err(CaptureError::Header)?;
-        let header = reader.header();
-        let link = LinkType(u32::from(header.datalink));
-        if link.name().is_none() {
-            return Err(CaptureError::LinkType(link));
-        }
-        let nanoseconds = header.ts_resolution == TsResolution::NanoSecond;
-        Ok(Self { reader, link, nanoseconds, number: 0, broken: false })
+    /// [`CaptureError`] if this is not a capture, or its link type is not supported. The packets of a pcapng file can have
+    /// different ones, so that those are refused one by one.
+    pub fn open(mut reader: R) -> Result<Self, CaptureError> {
+        let start = reader.fill_buf().map_err(|error| CaptureError::Header(PcapError::IoError(error)))?;
+        let file = if start.first_chunk().is_some_and(|start| u32::from_be_bytes(*start) == PCAPNG) {
+            File::PcapNg(Blocks::open(reader).map_err(CaptureError::Header)?)
+        } else {
+            let reader = PcapReader::new(reader).map_err(CaptureError::Header)?;
+            let header = reader.header();
+            // The upper half says how long the frame check sequence is, which stands behind the packet.
+            let link = known(LinkType(u32::from(header.datalink) & 0xffff))?;
+            let nanoseconds = header.ts_resolution == TsResolution::NanoSecond;
+            File::Pcap { reader, link, nanoseconds }
+        };
+        Ok(Self { file, number: 0, broken: false })
     }
+}
+
+fn known(link: LinkType) -> Result<LinkType, CaptureError> {
+    link.name().map(|_| link).ok_or(CaptureError::LinkType(link))
 }
 
 impl<R: Read> Iterator for Packets<R> {
@@ -284,14 +304,20 @@ impl<R: Read> Iterator for Packets<R> {
             return None;
         }
         self.number += 1;
-        // Not `next_packet`: it refuses packets that the snap length cut.
-        match self.reader.next_raw_packet()? {
-            Ok(RawPcapPacket { ts_sec, ts_frac, data, .. }) => {
-                let fraction = u64::from(ts_frac) * if self.nanoseconds { 1 } else { 1000 };
-                let time = Duration::from_secs(ts_sec.into()) + Duration::from_nanos(fraction);
-                let octets = data.into_owned();
-                Some(Ok(Packet { number: self.number, time, link: self.link, octets }))
+        let number = self.number;
+        let packet = match &mut self.file {
+            File::PcapNg(blocks) => blocks.next(number)?,
+            // Not `next_packet`: it refuses packets that the snap length cut.
+            File::Pcap { reader, link, nanoseconds } => {
+                reader.next_raw_packet()?.map(|RawPcapPacket { ts_sec, ts_frac, orig_len, data, .. }| {
+                    let fraction = u64::from(ts_frac) * if *nanoseconds { 1 } else { 1000 };
+                    let time = Duration::from_secs(ts_sec.into()) + Duration::from_nanos(fraction);
+                    Packet { number, time, link: *link, octets: data.into_owned(), original: orig_len }
+                })
             }
+        };
+        match packet {
+            Ok(packet) => Some(known(packet.link).map(|_| packet)),
             Err(cause) => {
                 self.broken = true;
                 Some(Err(CaptureError::Broken { frame: self.number, cause }))

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use signalbox_gist::wire::{
     DecodeError, Encapsulation, GistError, Header, MAGIC, Message, MriObject, PORT, strip_magic,
 };
+use signalbox_qos::wire::qspec::Qspec;
 use signalbox_wire::{Writer, hex, parse_hex};
 
 use crate::capture::{CaptureError, IpPacket, Packet, Packets, UdpPacket, is_capture};
@@ -24,6 +25,12 @@ pub enum Protocol {
     Boomerang,
     /// CASP, draft-schulzrinne-nsis-casp-01.
     Casp,
+    /// Bare messages of the NATFW NSLP, RFC 5973.
+    Natfw,
+    /// Bare messages of the QoS NSLP, RFC 5974.
+    Qos,
+    /// Bare QSPECs, RFC 5975.
+    Qspec,
 }
 
 /// How to read and print.
@@ -93,12 +100,9 @@ pub fn decode(input: impl Read, out: &mut impl Write, options: &Options) -> Resu
     let mut start = Vec::new();
     Read::by_ref(&mut input).take(4).read_to_end(&mut start).map_err(Error::Read)?;
     let capture = start.first_chunk().is_some_and(|start| is_capture(*start));
-    let pcapng = start == [0x0a, 0x0d, 0x0d, 0x0a];
     let input = Cursor::new(start).chain(input);
     let mut printer = Printer { out, options, summary: Summary::default() };
-    if pcapng {
-        printer.failure(&Source::Input, &CaptureError::PcapNg.to_string())?;
-    } else if capture {
+    if capture {
         packets(input, &mut printer)?;
     } else {
         lines(input, &mut printer)?;
@@ -107,7 +111,7 @@ pub fn decode(input: impl Read, out: &mut impl Write, options: &Options) -> Resu
     Ok(printer.summary)
 }
 
-fn packets(input: impl Read, printer: &mut Printer<'_, impl Write>) -> Result<(), Error> {
+fn packets(input: impl BufRead, printer: &mut Printer<'_, impl Write>) -> Result<(), Error> {
     let packets = match Packets::open(input) {
         Ok(packets) => packets,
         Err(error) => return printer.failure(&Source::Input, &error.to_string()),
@@ -116,6 +120,11 @@ fn packets(input: impl Read, printer: &mut Printer<'_, impl Write>) -> Result<()
     for packet in packets {
         let packet = match packet {
             Ok(packet) => packet,
+            // The next packet may be of another interface.
+            Err(error @ CaptureError::LinkType(_)) => {
+                printer.failure(&Source::Input, &error.to_string())?;
+                continue;
+            }
             Err(error) => return printer.failure(&Source::Input, &error.to_string()),
         };
         if let Some(ip) = packet.ip().filter(|ip| ip.protocol == rsvp::IP_PROTOCOL) {
@@ -187,6 +196,9 @@ fn lines(mut input: impl BufRead, printer: &mut Printer<'_, impl Write>) -> Resu
                 (Protocol::Rsvp, _) => printer.rsvp(&source, &octets)?,
                 (Protocol::Boomerang, _) => printer.boomerang(&source, &octets)?,
                 (Protocol::Casp, _) => printer.casp(&source, &octets)?,
+                (Protocol::Natfw, _) => printer.natfw(&source, &octets)?,
+                (Protocol::Qos, _) => printer.qos(&source, &octets)?,
+                (Protocol::Qspec, _) => printer.qspec(&source, &octets)?,
                 (Protocol::Gist, Some(message)) => printer.message(&source, message, true)?,
                 (Protocol::Gist, None) => printer.message(&source, &octets, false)?,
             },
@@ -259,7 +271,7 @@ impl<W: Write> Printer<'_, W> {
 
     /// Prints one RSVP message.
     fn rsvp(&mut self, source: &Source<'_>, octets: &[u8]) -> Result<(), Error> {
-        let read = rsvp::Message::parse(octets).map_err(|error| error.to_string());
+        let read = rsvp::Seen::parse(octets).map_err(|error| error.to_string());
         let functions = Functions { reencode: rsvp::reencode, json: rsvp::json, text: rsvp::describe };
         self.other(source, octets, ("RSVP", "rsvp"), read, functions)
     }
@@ -278,6 +290,38 @@ impl<W: Write> Printer<'_, W> {
     fn casp(&mut self, source: &Source<'_>, octets: &[u8]) -> Result<(), Error> {
         let functions = Functions { reencode: casp::reencode, json: casp::json, text: casp::describe };
         self.other(source, octets, ("CASP", "casp"), casp::parse(octets), functions)
+    }
+
+    /// Prints one message of the NATFW NSLP.
+    fn natfw(&mut self, source: &Source<'_>, octets: &[u8]) -> Result<(), Error> {
+        let read = signalbox_natfw::wire::Message::parse(octets).map_err(|error| error.to_string());
+        let text = |message: &_| indented(|f| crate::natfw::text(f, message));
+        let reencode = |message: &signalbox_natfw::wire::Message<'_>| {
+            encoded(|w| {
+                message.encode(w);
+                Ok::<_, String>(())
+            })
+        };
+        let functions = Functions { reencode, json: crate::natfw::json, text };
+        self.other(source, octets, ("NATFW NSLP", "natfw"), read, functions)
+    }
+
+    /// Prints one message of the QoS NSLP.
+    fn qos(&mut self, source: &Source<'_>, octets: &[u8]) -> Result<(), Error> {
+        let read = signalbox_qos::wire::Message::parse(octets).map_err(|error| error.to_string());
+        let text = |message: &_| indented(|f| crate::qos::text(f, message));
+        let reencode = |message: &signalbox_qos::wire::Message<'_>| encoded(|w| message.encode(w));
+        let functions = Functions { reencode, json: crate::qos::json, text };
+        self.other(source, octets, ("QoS NSLP", "qos"), read, functions)
+    }
+
+    /// Prints one QSPEC.
+    fn qspec(&mut self, source: &Source<'_>, octets: &[u8]) -> Result<(), Error> {
+        let read = Qspec::frame(octets).map_err(|error| error.to_string());
+        let json = |_: &Qspec<'_>| crate::qos::qspec(octets);
+        let reencode = |qspec: &Qspec<'_>| encoded(|w| qspec.encode(w));
+        let functions = Functions { reencode, json, text: Qspec::to_string };
+        self.other(source, octets, ("QSPEC", "qspec"), read, functions)
     }
 
     /// Prints a message of another protocol than GIST. The names of the protocol are those in errors and in JSON.
@@ -336,6 +380,10 @@ impl<W: Write> Printer<'_, W> {
     ) -> Result<(), Error> {
         self.summary.failed += 1;
         let place_text = place(source);
+        let cut = match source {
+            Source::Frame(packet, _) | Source::IpFrame(packet, _) if packet.is_cut() => Some(*packet),
+            _ => None,
+        };
         let out = &mut *self.out;
         if self.options.json {
             let mut value = place_json(source);
@@ -344,6 +392,9 @@ impl<W: Write> Printer<'_, W> {
                 Failure::Gist(error) => json::decode_error(error),
                 Failure::Other(_, text) | Failure::Input(text) => json!({ "text": text, "gist": null }),
             };
+            if cut.is_some() {
+                value["truncated"] = true.into();
+            }
             if let Failure::Other(..) = failure {
                 value["octets"] = hex(octets).into();
             } else if !octets.is_empty() {
@@ -361,6 +412,7 @@ impl<W: Write> Printer<'_, W> {
             Failure::Other(name, text) => (format!("{name}: {text}"), String::new()),
             Failure::Input(text) => (text.clone(), String::new()),
         };
+        let text = cut.map_or_else(|| text.clone(), |packet| format!("{}: {text}", truncated(packet)));
         if self.options.reencode {
             let more = if raises.is_empty() { raises } else { format!("; {raises}") };
             writeln!(out, "# {place_text}: not understood: {text}{more}")
@@ -372,6 +424,31 @@ impl<W: Write> Printer<'_, W> {
         }
         .map_err(Error::Write)
     }
+}
+
+fn truncated(packet: &Packet) -> String {
+    format!(
+        "truncated: the capture has {} of {} octets of this packet; capture whole packets (tcpdump -s 0)",
+        packet.octets.len(),
+        packet.original
+    )
+}
+
+/// Returns the lines that a function writes, without those of GIST around them.
+fn indented(write: impl FnOnce(&mut String) -> core::fmt::Result) -> String {
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = write(&mut text);
+    text.trim().to_owned()
+}
+
+/// Returns what a function encodes, in hexadecimal.
+fn encoded<E: core::fmt::Display>(
+    write: impl FnOnce(&mut Writer<'_>) -> Result<(), E>,
+) -> Result<String, String> {
+    let mut octets = Vec::new();
+    write(&mut Writer::new(&mut octets)).map_err(|error| format!("cannot be encoded again: {error}"))?;
+    Ok(hex(&octets))
 }
 
 /// Encodes a decoded message again, in hexadecimal.

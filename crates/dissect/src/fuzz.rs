@@ -21,6 +21,12 @@ pub fn decode_any(data: &[u8]) {
     for protocol in [Protocol::Gist, Protocol::Rsvp, Protocol::Boomerang, Protocol::Casp] {
         decode_as(data, protocol);
     }
+    for protocol in [Protocol::Natfw, Protocol::Qos, Protocol::Qspec] {
+        for json in [false, true] {
+            let options = Options { protocol, json, reencode: false };
+            assert!(decode(data, &mut io::sink(), &options).is_ok(), "memory cannot fail");
+        }
+    }
 }
 
 fn decode_as(data: &[u8], protocol: Protocol) {

@@ -1,6 +1,6 @@
 //! Messages and captures as text and JSON.
 //!
-//! [`decode`] is the command `signalbox decode`: hexadecimal lines or a pcap in, text or JSON lines out.
+//! [`decode`] is the command `signalbox decode`: hexadecimal lines or a capture in, text or JSON lines out.
 //! [`describe`] prints one message, [`summary`] does so in one line, [`capture`] finds UDP datagrams and IP packets in
 //! captured packets, and [`stream`] puts the octets of TCP connections into order.
 //!
@@ -28,6 +28,7 @@ pub mod fuzz;
 mod json;
 mod line;
 mod natfw;
+mod pcapng;
 mod qos;
 mod rsvp;
 pub mod stream;

@@ -80,7 +80,7 @@ pub(crate) fn json(message: &Message<'_>) -> Value {
     add("second_qspec", message.second_qspec.map(qspec));
     let auth: Vec<_> = message.auth.iter().map(|o| hex(o.value)).collect();
     add("authorization", (!auth.is_empty()).then(|| auth.into()));
-    let hop = |hop: signalbox_qos::wire::Hop| json!({ "address": hop.address.to_string(), "rate": hop.rate, "after_gap": hop.after_gap });
+    let hop = |hop: signalbox_qos::wire::Hop| json!({ "address": hop.address.to_string(), "rate": hop.rate, "after_gap": hop.after_gap, "routers": hop.routers });
     add("hops", message.hops.map(|hops| hops.iter().map(hop).collect::<Vec<_>>().into()));
     add("note", message.note.map(Value::from));
     add("available_octets_per_s", message.available.map(Value::from));
@@ -99,7 +99,7 @@ fn info(info: &InfoSpec<'_>) -> Value {
 }
 
 /// Returns a QSPEC (RFC 5975 §4) as far as it can be decoded, with all its errors.
-fn qspec(octets: &[u8]) -> Value {
+pub(crate) fn qspec(octets: &[u8]) -> Value {
     let qspec = match Qspec::frame(octets) {
         Ok(qspec) => qspec,
         Err(error) => return json!({ "error": error.to_string(), "octets": hex(octets) }),

@@ -4,11 +4,10 @@ use core::fmt::Write as _;
 use core::net::IpAddr;
 
 use serde_json::{Map, Value, json};
-pub(crate) use signalbox_rsvp::wire::Message;
 use signalbox_rsvp::wire::{
-    AdmissionValue, Adspec, Class, DiagErrors, DiagResponse, Diagnostic, ErrorCode, ErrorFlags, ErrorSpec,
-    Filter, Object, ObjectType, Overrides, PolicyData, PolicyValue, RawObject, Selector, Session,
-    SessionKind, SpecFault, TrafficControlValue,
+    AdmissionValue, Adspec, Class, DecodeError, DiagErrors, DiagResponse, Diagnostic, ErrorCode, ErrorFlags,
+    ErrorSpec, Fault, Filter, HeaderFlags, Message, MessageType, Object, ObjectType, Objects, Overrides,
+    PolicyData, PolicyValue, RawObject, Selector, Session, SessionKind, SpecFault, TrafficControlValue,
 };
 use signalbox_wire::hex;
 
@@ -17,15 +16,72 @@ pub(crate) const IP_PROTOCOL: u8 = 46;
 
 type Fields = Vec<(&'static str, Value)>;
 
-/// Encodes a decoded message again, in hexadecimal.
-pub(crate) fn reencode(message: &Message<'_>) -> Result<String, String> {
+/// A message to be printed: one that a node takes or refuses, or one that it drops for an unknown object, as those of RSVP-TE
+/// (RFC 3209) are.
+pub(crate) struct Seen<'a> {
+    message: Result<Message<'a>, Dropped<'a>>,
+}
+
+/// The header of a message whose objects a node does not take.
+struct Dropped<'a> {
+    kind: MessageType,
+    flags: HeaderFlags,
+    send_ttl: u8,
+    octets: &'a [u8],
+    why: DecodeError,
+}
+
+impl<'a> Seen<'a> {
+    /// Reads a message that fills `octets`.
+    ///
+    /// # Errors
+    /// Why its objects cannot be found.
+    pub(crate) fn parse(octets: &'a [u8]) -> Result<Self, DecodeError> {
+        let why = match Message::parse(octets) {
+            Ok(message) => return Ok(Self { message: Ok(message) }),
+            Err(error) => error,
+        };
+        let unknown = matches!(why.fault, Fault::UnknownClass | Fault::UnknownCType);
+        let framed = Objects::of(octets).all(|object| object.is_ok());
+        let Some(&[version_flags, kind, _, _, send_ttl, ..]) = octets.first_chunk::<8>() else {
+            return Err(why);
+        };
+        if !unknown || !framed {
+            return Err(why);
+        }
+        let flags = HeaderFlags(version_flags & 0x0f);
+        Ok(Self { message: Err(Dropped { kind: MessageType(kind), flags, send_ttl, octets, why }) })
+    }
+
+    const fn head(&self) -> (MessageType, HeaderFlags, u8, &'a [u8]) {
+        match &self.message {
+            Ok(message) => (message.kind, message.flags, message.send_ttl, message.octets),
+            Err(dropped) => (dropped.kind, dropped.flags, dropped.send_ttl, dropped.octets),
+        }
+    }
+
+    fn objects(&self) -> impl Iterator<Item = RawObject<'a>> + use<'a> {
+        Objects::of(self.head().3).map_while(Result::ok)
+    }
+
+    fn sub_messages(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        self.message.as_ref().ok().map(Message::sub_messages).into_iter().flatten()
+    }
+}
+
+/// Encodes a decoded message again, in hexadecimal. Of a message that a node drops, nothing is decoded, and its octets are copied.
+pub(crate) fn reencode(message: &Seen<'_>) -> Result<String, String> {
+    let message = match &message.message {
+        Ok(message) => message,
+        Err(dropped) => return Ok(hex(dropped.octets)),
+    };
     let mut octets = Vec::new();
     message.compose(&mut octets).map_err(|error| format!("cannot be encoded again: {error}"))?;
     Ok(hex(&octets))
 }
 
 /// Returns an RSVP message (RFC 2205 §3.1) as a JSON object.
-pub(crate) fn json(message: &Message<'_>) -> Value {
+pub(crate) fn json(message: &Seen<'_>) -> Value {
     let objects: Vec<Value> = message
         .objects()
         .map(|object| {
@@ -39,25 +95,30 @@ pub(crate) fn json(message: &Message<'_>) -> Value {
         .collect();
     let inside: Vec<Value> = message
         .sub_messages()
-        .map(|octets| match Message::parse(octets) {
+        .map(|octets| match Seen::parse(octets) {
             Ok(message) => json(&message),
             Err(error) => json!({ "error": error.to_string(), "octets": hex(octets) }),
         })
         .collect();
+    let (kind, flags, send_ttl, octets) = message.head();
+    let refusal = message.message.as_ref().ok().and_then(|message| message.refusal);
     let mut value = json!({
-        "type": message.kind.0,
-        "type_name": message.kind.name(),
-        "flags": message.flags.0,
-        "send_ttl": message.send_ttl,
-        "octets": message.octets.len(),
-        "refused": message.refusal.map(|refusal| json!({
+        "type": kind.0,
+        "type_name": kind.name(),
+        "flags": flags.0,
+        "send_ttl": send_ttl,
+        "octets": octets.len(),
+        "refused": refusal.map(|refusal| json!({
             "code": refusal.code.0,
             "name": refusal.code.name(),
             "value": refusal.value,
         })),
     });
-    if message.octets.get(2..4) == Some(&[0, 0]) {
+    if octets.get(2..4) == Some(&[0, 0]) {
         value["checksum"] = "none".into();
+    }
+    if let Err(dropped) = &message.message {
+        value["dropped"] = dropped.why.to_string().into();
     }
     if inside.is_empty() {
         value["objects"] = objects.into();
@@ -69,19 +130,23 @@ pub(crate) fn json(message: &Message<'_>) -> Value {
 
 /// Returns an RSVP message as text: a line for the header, then one indented line for each object. The messages of a
 /// Bundle are indented further. There is no line break at the end.
-pub(crate) fn describe(message: &Message<'_>) -> String {
+pub(crate) fn describe(message: &Seen<'_>) -> String {
     let mut text = String::new();
     write(&mut text, message, 0);
     text.truncate(text.trim_end().len());
     text
 }
 
-fn write(text: &mut String, message: &Message<'_>, depth: usize) {
-    let (kind, ttl, octets) = (message.kind, message.send_ttl, message.octets.len());
-    let unsummed = if message.octets.get(2..4) == Some(&[0, 0]) { ", no checksum" } else { "" };
+fn write(text: &mut String, message: &Seen<'_>, depth: usize) {
+    let (kind, flags, ttl, octets) = message.head();
+    let unsummed = if octets.get(2..4) == Some(&[0, 0]) { ", no checksum" } else { "" };
+    let octets = octets.len();
     // Writing to a String cannot fail.
-    let _ = writeln!(text, "RSVP {kind}, TTL {ttl}, flags {:#x}, {octets} octets{unsummed}", message.flags.0);
-    if let Some(refusal) = message.refusal {
+    let _ = writeln!(text, "RSVP {kind}, TTL {ttl}, flags {:#x}, {octets} octets{unsummed}", flags.0);
+    if let Err(dropped) = &message.message {
+        let _ = writeln!(text, "{:1$}would be dropped: {2}", "", depth + 2, dropped.why);
+    }
+    if let Some(refusal) = message.message.as_ref().ok().and_then(|message| message.refusal) {
         let _ = writeln!(
             text,
             "{:1$}would be refused: {2} ({3:#06x})",
@@ -93,7 +158,7 @@ fn write(text: &mut String, message: &Message<'_>, depth: usize) {
     }
     for octets in message.sub_messages() {
         let _ = write!(text, "{:1$}", "", depth + 2);
-        match Message::parse(octets) {
+        match Seen::parse(octets) {
             Ok(message) => write(text, &message, depth + 2),
             Err(error) => {
                 let _ = writeln!(text, "not understood: {error}: {}", hex(octets));

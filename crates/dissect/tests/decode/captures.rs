@@ -54,6 +54,88 @@ fn variants_of_the_format() {
     );
 }
 
+/// O16: the upper half of the link type says that a frame check sequence follows each packet.
+#[test]
+fn a_link_type_with_a_frame_check_sequence() {
+    let mut packet = ethernet_v4(&octets(QUERY), 270);
+    packet.extend([0xde, 0xad, 0xbe, 0xef]);
+    let (values, summary) = json(&pcap(0x4000_0001, &[packet]));
+    assert_eq!((summary.messages, summary.failed), (1, 0));
+    assert_eq!(values[0]["message"], "Query");
+}
+
+/// O16: what cannot be understood since the capture has only a part of it says so.
+#[test]
+fn a_truncated_packet_is_named() {
+    let packet = ethernet_v4(&octets(QUERY), 270);
+    let mut file = pcap(1, &[packet[..96].to_vec()]);
+    let original = u32::try_from(packet.len()).unwrap();
+    file[36..40].copy_from_slice(&original.to_le_bytes());
+    let (values, summary) = json(&file);
+    assert_eq!((summary.messages, summary.failed), (1, 1));
+    assert_eq!(values[0]["truncated"], true);
+    let (text, _) = run(&file, TEXT);
+    assert!(text.contains(&format!("truncated: the capture has 96 of {original} octets")), "{text}");
+    assert_eq!(
+        (&values[0]["error"]["gist"]["code"], &values[0]["error"]["gist"]["subcode"]),
+        (&value!(1), &value!(3))
+    );
+}
+
+/// A block of a pcapng file.
+fn block(kind: u32, body: &[u8], big: bool) -> Vec<u8> {
+    let word = |value: u32| if big { value.to_be_bytes() } else { value.to_le_bytes() };
+    let padding = body.len().next_multiple_of(4) - body.len();
+    let length = word(u32::try_from(12 + body.len() + padding).unwrap());
+    [&word(kind)[..], &length, body, &vec![0; padding], &length].concat()
+}
+
+/// Packets of two interfaces in each of the blocks that hold some, in both byte orders, with two resolutions of the clock, beside
+/// blocks of other kinds and a packet of an interface whose link type is not known.
+#[test]
+fn packets_of_a_pcapng_file() {
+    let ethernet = ethernet_v4(&octets(QUERY), 270);
+    for big in [false, true] {
+        let word = |value: u32| if big { value.to_be_bytes() } else { value.to_le_bytes() };
+        let half = |value: u16| if big { value.to_be_bytes() } else { value.to_le_bytes() };
+        let length = word(u32::try_from(ethernet.len()).unwrap());
+        let interface = |link: u16, options: &[u8]| [&half(link)[..], &[0, 0], &word(0), options].concat();
+        let nanoseconds = [&half(9)[..], &half(1), &[9, 0, 0, 0], &half(0), &half(0)].concat();
+        let enhanced = |interface: u32, high: u32, low: u32, octets: &[u8]| {
+            let head = [interface, high, low].map(word).concat();
+            block(6, &[&head[..], &length, &length, octets].concat(), big)
+        };
+        let micros = 1_700_000_000_000_042_u64;
+        let nanos = micros * 1000;
+        let parts = |time: u64| (u32::try_from(time >> 32).unwrap(), u32::try_from(time & 0xffff_ffff).unwrap());
+        let ((high, low), (fine_high, fine_low)) = (parts(micros), parts(nanos));
+        let old =
+            [&half(1)[..], &half(7), &word(fine_high), &word(fine_low), &length, &length, &ethernet].concat();
+        let file = [
+            block(0x0a0d_0d0a, &[&word(0x1a2b_3c4d)[..], &half(1), &half(0), &[0xff; 8]].concat(), big),
+            block(1, &interface(1, &[]), big),
+            block(1, &interface(1, &nanoseconds), big),
+            block(1, &interface(147, &[]), big),
+            block(4, &[0; 8], big),
+            enhanced(0, high, low, &ethernet),
+            enhanced(1, fine_high, fine_low, &ethernet),
+            enhanced(2, high, low, &ethernet),
+            block(2, &old, big),
+            block(3, &[&length[..], &ethernet].concat(), big),
+        ]
+        .concat();
+        let (values, summary) = json(&file);
+        assert_eq!((summary.messages, summary.failed, values.len()), (4, 1, 5), "{values:?}");
+        let times: Vec<_> = [0, 1, 3].map(|n| values[n]["time_us"].clone()).into();
+        assert_eq!(times, [value!(micros), value!(micros), value!(micros)], "big: {big}");
+        assert_eq!((&values[4]["frame"], &values[4]["time_us"]), (&value!(5), &value!(0)));
+        assert!(values[2]["error"]["text"].as_str().unwrap().contains("link type 147"), "{}", values[2]);
+        // A block that ends too early.
+        let cut = [&file[..], &block(6, &[0; 8], big)].concat();
+        assert_eq!(json(&cut).1.failed, 2);
+    }
+}
+
 #[test]
 fn broken_captures() {
     let file = pcap(1, &[ethernet_v4(&octets(QUERY), 270), ethernet_v4(&octets(QUERY), 270)]);
@@ -63,9 +145,9 @@ fn broken_captures() {
     assert_eq!((summary.messages, summary.failed), (1, 1));
     assert!(text.contains("input: not understood: frame 2: broken capture: "), "{text}");
     for (file, expected) in [
-        (&file[..20], "no pcap file"),
+        (&file[..20], "no capture"),
         (&pcap(105, &[])[..], "link type 105 of this capture is not supported"),
-        (&[0x0a, 0x0d, 0x0d, 0x0a, 0, 0, 0, 0][..], "pcapng"),
+        (&[0x0a, 0x0d, 0x0d, 0x0a, 0, 0, 0, 0][..], "no capture"),
     ] {
         let (text, summary) = run(file, TEXT);
         assert_eq!((summary.messages, summary.failed), (0, 1));

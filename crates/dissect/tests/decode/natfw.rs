@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use signalbox_core::NslpId;
+use signalbox_dissect::{Options, Protocol};
 
 use crate::support::*;
 
@@ -59,4 +60,20 @@ fn messages_as_json() {
     assert!(lines[0].to_string().contains(&expected.to_string()), "{}", lines[0]);
     let (lines, _) = json(line("01000000").as_bytes());
     assert!(lines[0].to_string().contains("natfw_error"), "{}", lines[0]);
+}
+
+/// What GIST carries can be given without GIST.
+#[test]
+fn bare_messages() {
+    let bare = |protocol, json, text: &str| run(text.as_bytes(), Options { protocol, json, reencode: false });
+    let (text, summary) = bare(Protocol::Natfw, false, RESPONSE);
+    assert_eq!((summary.messages, summary.failed), (1, 0));
+    assert!(text.starts_with("line 1: NATFW RESPONSE, MSN 9, lifetime 60 s"), "{text}");
+    let (text, _) = bare(Protocol::Natfw, true, RESPONSE);
+    assert!(text.contains("\"natfw\":{"), "{text}");
+    let (text, summary) = bare(Protocol::Natfw, false, "01000000");
+    assert_eq!(summary.failed, 1, "{text}");
+    let (text, summary) =
+        run(RESPONSE.as_bytes(), Options { protocol: Protocol::Natfw, json: false, reencode: true });
+    assert_eq!((text.trim(), summary.failed), (&*RESPONSE.replace(' ', ""), 0));
 }

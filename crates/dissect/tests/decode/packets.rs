@@ -84,7 +84,7 @@ fn every_link_type() {
         (LinkType::RAW, ip.clone()),
         (LinkType::IPV4, ip),
     ] {
-        let packet = Packet { number: 1, time: core::time::Duration::ZERO, link, octets };
+        let packet = Packet { number: 1, time: core::time::Duration::ZERO, link, original: 0, octets };
         check_v4(packet.udp().unwrap());
     }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use signalbox_core::NslpId;
+use signalbox_dissect::{Options, Protocol};
 use signalbox_qos::wire::{GenericFlags, Info, InfoSpec, Message, MessageFlags, MessageType, Rsn, Source};
 use signalbox_wire::{Writer, parse_hex};
 
@@ -99,4 +100,28 @@ fn damaged() {
     assert_eq!(summary.failed, 0, "GIST was understood");
     let (values, _) = json(carried(NslpId::QOS, &[9, 9, 9, 9]).as_bytes());
     assert!(values[0]["objects"].as_array().unwrap().last().unwrap()["qos_error"].is_string());
+}
+
+/// What GIST carries can be given without GIST.
+#[test]
+fn a_bare_qspec_and_a_bare_message() {
+    let bare =
+        |protocol, text: &str, reencode| run(text.as_bytes(), Options { protocol, json: false, reencode });
+    let (text, summary) = bare(Protocol::Qspec, QSPEC, false);
+    assert_eq!((summary.messages, summary.failed), (1, 0));
+    assert!(text.starts_with("line 1: Initiator QSPEC, type default"), "{text}");
+    let octets = parse_hex(QSPEC).unwrap();
+    let message = Message {
+        qspec: Some(&octets),
+        rsn: Some(Rsn { number: 7, epoch: 1 }),
+        ..Message::new(MessageType::RESERVE)
+    };
+    let mut composed = Vec::new();
+    message.encode(&mut Writer::new(&mut composed)).unwrap();
+    let line = signalbox_wire::hex(&composed);
+    let (text, summary) = bare(Protocol::Qos, &line, false);
+    assert_eq!((summary.messages, summary.failed), (1, 0));
+    assert!(text.starts_with("line 1: QoS RESERVE, RSN 7 of epoch 00000001"), "{text}");
+    assert_eq!(bare(Protocol::Qos, &line, true).0.trim(), line);
+    assert_eq!(bare(Protocol::Qos, "00000000", false).1.failed, 1);
 }

@@ -54,6 +54,37 @@ fn a_path_as_text_and_json() {
 }
 
 /// A DREP of two nodes: the request, the route, the report of each node.
+/// P16: messages of RSVP-TE (RFC 3209) that a node drops are listed, as its Paths are, which a node refuses.
+#[test]
+fn messages_of_tunnels_are_listed() {
+    let session = "00100107 0a00000a 00000007 0a000001";
+    let hop = "000c0301 0a000101 00000002";
+    let sender = "000c0b07 0a000001 00000001";
+    let error = "000c0601 0a000102 00180005";
+    for (name, kind, objects) in [
+        ("PathTear", 5, [session, hop, sender].join(" ")),
+        ("PathErr", 3, [session, error, sender].join(" ")),
+        ("ResvTear", 6, [session, hop, "00080801 00000012", "000c0a07 0a000001 00000001"].join(" ")),
+    ] {
+        let length = 8 + octets(&objects).len();
+        let line = format!("10{kind:02x}0000 3f00{length:04x} {objects}");
+        let (text, failed) = rsvp(line.as_bytes(), false, false);
+        assert_eq!(failed, 0, "{text}");
+        assert!(text.starts_with(&format!("line 1: RSVP {name}, TTL 63")), "{text}");
+        assert!(text.contains("would be dropped: unknown object C-Type"), "{text}");
+        assert!(text.contains("SESSION: octets 0a00000a000000070a000001"), "{text}");
+        let (json, _) = rsvp(line.as_bytes(), true, false);
+        let value: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(
+            value["rsvp"]["objects"].as_array().unwrap().len(),
+            objects.matches("000c").count() + 1 + usize::from(kind == 6)
+        );
+        assert!(value["rsvp"]["dropped"].as_str().unwrap().starts_with("unknown object C-Type"), "{value}");
+        let (again, _) = rsvp(line.as_bytes(), false, true);
+        assert_eq!(again.trim(), line.replace(' ', ""));
+    }
+}
+
 #[test]
 fn a_diagnosis_as_text_and_json() {
     const DREP: &str = "1009 0000 ff00 00b0 000c0101 0a00000a 11001388 000c0301 0a000101 00000002 \

@@ -23,7 +23,7 @@ pub(crate) struct DecodeArgs {
     /// Print the octets that our encoder makes of the decoded message.
     #[arg(long)]
     reencode: bool,
-    /// Hexadecimal lines, a message each, or a pcap; `-` is standard input.
+    /// Hexadecimal lines, a message each, or a capture (pcap, pcapng); `-` is standard input.
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
 }
@@ -38,6 +38,12 @@ enum Protocol {
     Boomerang,
     /// CASP, draft-schulzrinne-nsis-casp-01.
     Casp,
+    /// Bare messages of the NATFW NSLP, RFC 5973.
+    Natfw,
+    /// Bare messages of the QoS NSLP, RFC 5974.
+    Qos,
+    /// Bare QSPECs, RFC 5975.
+    Qspec,
 }
 
 const HELP: &str = concat!(
@@ -48,9 +54,11 @@ const HELP: &str = concat!(
     "EXAMPLES:\n",
     "  signalbox decode capture.pcap\n",
     "  echo 4e04bda5... | signalbox decode --protocol gist --json\n",
-    "  signalbox decode --reencode messages.hex\n\n",
+    "  signalbox decode --reencode messages.hex\n",
+    "  echo 03000000... | signalbox decode --protocol natfw\n\n",
     "A line holds a UDP payload with the magic number, or the bare message of a stream; of RSVP a message from its common\n",
-    "header on, of Boomerang an ICMP message, of CASP a message with or without Length Header. What follows a # is skipped.\n",
+    "header on, of Boomerang an ICMP message, of CASP a message with or without Length Header, of natfw, qos and qspec what\n",
+    "GIST carries. What follows a # is skipped.\n",
     "Of a capture, UDP datagrams of GIST and CASP, RSVP's IP packets and Boomerang's ICMP Echos are printed.",
 );
 
@@ -61,6 +69,9 @@ impl Run for DecodeArgs {
             Protocol::Rsvp => signalbox_dissect::Protocol::Rsvp,
             Protocol::Boomerang => signalbox_dissect::Protocol::Boomerang,
             Protocol::Casp => signalbox_dissect::Protocol::Casp,
+            Protocol::Natfw => signalbox_dissect::Protocol::Natfw,
+            Protocol::Qos => signalbox_dissect::Protocol::Qos,
+            Protocol::Qspec => signalbox_dissect::Protocol::Qspec,
         };
         let input: Box<dyn Read> = if self.file.as_os_str() == "-" {
             Box::new(io::stdin().lock())
@@ -70,6 +81,9 @@ impl Run for DecodeArgs {
         let options = Options { protocol, json: self.json, reencode: self.reencode };
         let mut out = BufWriter::new(io::stdout().lock());
         let summary = signalbox_dissect::decode(input, &mut out, &options)?;
+        if summary.messages == 0 && summary.failed == 0 {
+            eprintln!("signalbox: no message was found; in a capture, look at its ports and protocols");
+        }
         Ok(Exit::yes_if(summary.failed == 0))
     }
 }
