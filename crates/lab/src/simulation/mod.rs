@@ -108,6 +108,14 @@ pub(crate) fn unsupported(scenario: &Scenario) -> Vec<LeftOut> {
         let why = "the randomness of TLS follows from no seed".to_owned();
         all.push(LeftOut { why, ..name(&format!("`certificate` of {}", node.name.as_ref())) });
     }
+    for node in &scenario.nodes {
+        for (given, key) in [(!node.setup.is_empty(), "setup"), (node.routing.is_some(), "routing")] {
+            if given {
+                let why = "a simulated node has no kernel and no programs beside the daemon".to_owned();
+                all.push(LeftOut { why, ..name(&format!("`{key}` of {}", node.name.as_ref())) });
+            }
+        }
+    }
     for (number, named) in scenario.workload.iter().enumerate() {
         if let Some(why) = named.step.unsimulated() {
             all.push(LeftOut { name: step_name(scenario, number), why });

@@ -221,6 +221,8 @@ impl Reserve {
                     request.bidirectional = true;
                     Some(())
                 }
+                // A simulated command never asks again.
+                "--once" => Some(()),
                 "--sport" => value().parse().ok().map(|port| request.flow.src_port = Some(port)),
                 "--burst" => {
                     let size = value().parse::<Size>().ok().and_then(|size| u32::try_from(size.0).ok());
