@@ -102,9 +102,9 @@ fn a_reload_checks_the_file_first() {
         let words = words.clone().map(|word| if word == named { file.as_os_str() } else { word.as_ref() });
         std::process::Command::new(env!("CARGO_BIN_EXE_signalboxd")).args(words).output().unwrap()
     };
-    let sound = run("[node]\nname = \"r1\"\n");
+    let sound = run("version = 1\n[node]\nname = \"r1\"\n");
     assert!(sound.status.success(), "{sound:?}");
-    let broken = run("[node\n");
+    let broken = run("version = 1\n[node\n");
     assert!(!broken.status.success(), "{broken:?}");
     fs::remove_file(&file).unwrap();
 }
