@@ -74,6 +74,7 @@ lines! {
         "rsvp_session" => rsvp::v1::Session,
         "rsvp_neighbor" => rsvp::v1::Neighbor,
         "rsvp_interface" => rsvp::v1::InterfaceState,
+        "boomerang_guesses" => boomerang::v1::Guesses,
         "boomerang_flow" => boomerang::v1::Flow,
         "casp_session" => casp::v1::Session,
         "casp_peer" => casp::v1::Peer,

@@ -133,7 +133,7 @@ pub mod rsvp {
 pub mod boomerang {
     pub use signalbox_boomerang::engine::{
         AggregateView, Aggregation, BoomerangEvent, Command, Config, ConfigError, Counters, DomainKey,
-        FlowView, Integrity, Reason, Refusal, Rejected, Request, ServiceParameters, SessionState,
+        FlowView, GuessView, Integrity, Reason, Refusal, Rejected, Request, ServiceParameters, SessionState,
         SessionView, Unreachable,
     };
     pub use signalbox_boomerang::wire::{Pass, Rates};

@@ -76,6 +76,77 @@ impl ::prost::Name for Flow {
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListGuessesRequest {
+    /// Largest number of rows in the answer; absent: all rows.
+    #[prost(uint32, optional, tag = "1")]
+    pub limit: ::core::option::Option<u32>,
+    /// Where to go on: `next_page_token` of the last response.
+    #[prost(bytes = "vec", tag = "2")]
+    pub page_token: ::prost::alloc::vec::Vec<u8>,
+}
+impl ::prost::Name for ListGuessesRequest {
+    const NAME: &'static str = "ListGuessesRequest";
+    const PACKAGE: &'static str = "signalbox.boomerang.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.boomerang.v1.ListGuessesRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.boomerang.v1.ListGuessesRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListGuessesResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub guesses: ::prost::alloc::vec::Vec<Guesses>,
+    /// Goes on after these rows. Empty: these are the last.
+    #[prost(bytes = "vec", tag = "2")]
+    pub next_page_token: ::prost::alloc::vec::Vec<u8>,
+}
+impl ::prost::Name for ListGuessesResponse {
+    const NAME: &'static str = "ListGuessesResponse";
+    const PACKAGE: &'static str = "signalbox.boomerang.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.boomerang.v1.ListGuessesResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.boomerang.v1.ListGuessesResponse".into()
+    }
+}
+/// Wrong proofs of return that came by one interface.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Guesses {
+    #[prost(message, optional, tag = "1")]
+    pub interface: ::core::option::Option<super::super::v1::InterfaceRef>,
+    /// How many came since the last pause of ten seconds.
+    #[prost(uint64, tag = "2")]
+    pub wrong: u64,
+    /// How many of them were refused because of their rate.
+    #[prost(uint64, tag = "3")]
+    pub limited: u64,
+    /// Since the first one came.
+    #[prost(uint64, tag = "4")]
+    pub since_us: u64,
+    /// Since the last one came.
+    #[prost(uint64, tag = "5")]
+    pub last_us: u64,
+    /// The initiating node in the last one; it may be forged.
+    #[prost(string, tag = "6")]
+    pub source: ::prost::alloc::string::String,
+    /// They are more than hosts with outdated numbers send.
+    #[prost(bool, tag = "7")]
+    pub attack: bool,
+}
+impl ::prost::Name for Guesses {
+    const NAME: &'static str = "Guesses";
+    const PACKAGE: &'static str = "signalbox.boomerang.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.boomerang.v1.Guesses".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.boomerang.v1.Guesses".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Aggregate {
     /// Address of the node that proposes it.
     #[prost(string, tag = "1")]
@@ -236,6 +307,33 @@ pub mod boomerang_client {
                 );
             self.inner.server_streaming(req, path, codec).await
         }
+        /// The interfaces by which wrong proofs of return came in the last ten seconds.
+        pub async fn list_guesses(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListGuessesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::ListGuessesResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/signalbox.boomerang.v1.Boomerang/ListGuesses",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("signalbox.boomerang.v1.Boomerang", "ListGuesses"),
+                );
+            self.inner.server_streaming(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -262,6 +360,20 @@ pub mod boomerang_server {
             &self,
             request: tonic::Request<super::ListFlowsRequest>,
         ) -> std::result::Result<tonic::Response<Self::ListFlowsStream>, tonic::Status>;
+        /// Server streaming response type for the ListGuesses method.
+        type ListGuessesStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::ListGuessesResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// The interfaces by which wrong proofs of return came in the last ten seconds.
+        async fn list_guesses(
+            &self,
+            request: tonic::Request<super::ListGuessesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::ListGuessesStream>,
+            tonic::Status,
+        >;
     }
     #[derive(Debug)]
     pub struct BoomerangServer<T> {
@@ -370,6 +482,52 @@ pub mod boomerang_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListFlowsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/signalbox.boomerang.v1.Boomerang/ListGuesses" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListGuessesSvc<T: Boomerang>(pub Arc<T>);
+                    impl<
+                        T: Boomerang,
+                    > tonic::server::ServerStreamingService<super::ListGuessesRequest>
+                    for ListGuessesSvc<T> {
+                        type Response = super::ListGuessesResponse;
+                        type ResponseStream = T::ListGuessesStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListGuessesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Boomerang>::list_guesses(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListGuessesSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

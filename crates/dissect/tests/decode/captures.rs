@@ -107,7 +107,8 @@ fn packets_of_a_pcapng_file() {
         };
         let micros = 1_700_000_000_000_042_u64;
         let nanos = micros * 1000;
-        let parts = |time: u64| (u32::try_from(time >> 32).unwrap(), u32::try_from(time & 0xffff_ffff).unwrap());
+        let parts =
+            |time: u64| (u32::try_from(time >> 32).unwrap(), u32::try_from(time & 0xffff_ffff).unwrap());
         let ((high, low), (fine_high, fine_low)) = (parts(micros), parts(nanos));
         let old =
             [&half(1)[..], &half(7), &word(fine_high), &word(fine_low), &length, &length, &ethernet].concat();

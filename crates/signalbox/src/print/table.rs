@@ -49,6 +49,7 @@ pages! {
     rsvp::v1::ListNeighborsResponse: rsvp::v1::Neighbor, neighbors;
     rsvp::v1::ListInterfacesResponse: rsvp::v1::InterfaceState, interfaces;
     boomerang::v1::ListFlowsResponse: boomerang::v1::Flow, flows;
+    boomerang::v1::ListGuessesResponse: boomerang::v1::Guesses, guesses;
     casp::v1::ListSessionsResponse: casp::v1::Session, sessions;
     casp::v1::ListPeersResponse: casp::v1::Peer, peers;
 }

@@ -7,7 +7,7 @@ use clap::Subcommand;
 use signalbox_api::boomerang::v1;
 use signalbox_api::boomerang::v1::boomerang_client::BoomerangClient;
 
-use super::{ListArgs, view_help};
+use super::{LimitArgs, ListArgs, view_help};
 use crate::arguments::OutputArgs;
 use crate::client;
 use crate::exit::Exit;
@@ -22,14 +22,42 @@ pub(crate) enum BoomerangView {
         "boomerang flows --address 192.0.2.9 --json",
     ))]
     Flows(ListArgs),
+    /// Interfaces by which wrong proofs of return came in the last ten seconds.
+    #[command(after_help = view_help!(
+        "boomerang_guesses",
+        "boomerang guesses",
+        "boomerang guesses --json",
+    ))]
+    Guesses(LimitArgs),
 }
 
 pub(super) async fn show(view: &BoomerangView, socket: &Path, output: OutputArgs) -> Result<Exit> {
-    let BoomerangView::Flows(list) = view;
     let mut client = BoomerangClient::new(client::channel(socket).await?);
-    let (address, limit) = (list.address(), list.limit);
-    let request = v1::ListFlowsRequest { address, limit, page_token: Vec::new() };
-    table::list(client.list_flows(request).await, output, &COLUMNS, cells).await
+    let page_token = Vec::new();
+    match view {
+        BoomerangView::Flows(list) => {
+            let request = v1::ListFlowsRequest { address: list.address(), limit: list.limit, page_token };
+            table::list(client.list_flows(request).await, output, &COLUMNS, cells).await
+        }
+        BoomerangView::Guesses(LimitArgs { limit }) => {
+            let request = v1::ListGuessesRequest { limit: *limit, page_token };
+            table::list(client.list_guesses(request).await, output, &GUESSES, guesses).await
+        }
+    }
+}
+
+const GUESSES: [&str; 7] = ["interface", "wrong proofs", "refused", "since", "last", "from", "attack"];
+
+fn guesses(row: &v1::Guesses) -> Vec<[String; 7]> {
+    vec![[
+        or_dash(row.interface.as_ref().map(|interface| &interface.name)),
+        row.wrong.to_string(),
+        row.limited.to_string(),
+        duration(row.since_us),
+        duration(row.last_us),
+        row.source.clone(),
+        if row.attack { "yes" } else { "no" }.to_owned(),
+    ]]
 }
 
 const COLUMNS: [&str; 10] = [
@@ -70,6 +98,22 @@ fn aggregate(one: &v1::Aggregate) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn guesses_show_how_many_and_from_where() {
+        let row = v1::Guesses {
+            wrong: 60_000,
+            limited: 58_976,
+            since_us: 60_000_000,
+            last_us: 2_000,
+            source: "192.0.2.7".into(),
+            attack: true,
+            ..v1::Guesses::default()
+        };
+        let cells = guesses(&row).remove(0);
+        assert_eq!(cells[..3], ["-", "60000", "58976"]);
+        assert_eq!(cells[5..], ["192.0.2.7", "yes"]);
+    }
 
     #[test]
     fn a_flow_shows_its_direction_and_its_end() {

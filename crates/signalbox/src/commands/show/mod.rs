@@ -68,7 +68,7 @@ const HELP: &str = concat!(
     "  signalbox show rsvp neighbors\n",
     "  signalbox show counters --nonzero\n\n",
     "JSON: one row a line, with the types node, interface, metric, config, reservation, decision, pinhole, gist_session, gist_peer, gist_association,\n",
-    "gist_binding, qos_session, rsvp_session, rsvp_neighbor, rsvp_interface, boomerang_flow, casp_session, casp_peer; docs/schema/ describes each.",
+    "gist_binding, qos_session, rsvp_session, rsvp_neighbor, rsvp_interface, boomerang_flow, boomerang_guesses, casp_session, casp_peer; docs/schema/ describes each.",
 );
 
 /// Defines the views: a line for each, with its help, its name, its arguments and the function that shows it.
@@ -167,6 +167,14 @@ impl ListArgs {
     fn address(&self) -> Option<String> {
         self.address.map(|address| address.to_string())
     }
+}
+
+/// How many rows of a list to show.
+#[derive(Debug, Clone, Args)]
+struct LimitArgs {
+    /// Show N rows at most.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
 }
 
 impl Run for ShowArgs {

@@ -7,7 +7,7 @@ use clap::Subcommand;
 use signalbox_api::rsvp::v1;
 use signalbox_api::rsvp::v1::rsvp_client::RsvpClient;
 
-use super::{ListArgs, view_help};
+use super::{LimitArgs, ListArgs, view_help};
 use crate::arguments::OutputArgs;
 use crate::client;
 use crate::commands::rsvp::print::{adspec, filter, policy, style};
@@ -37,13 +37,6 @@ pub(crate) enum RsvpView {
         "rsvp interfaces --json | jq '.messages[]'",
     ))]
     Interfaces(LimitArgs),
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct LimitArgs {
-    /// Show N rows at most.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    limit: Option<u32>,
 }
 
 pub(super) async fn show(view: &RsvpView, socket: &Path, output: OutputArgs) -> Result<Exit> {

@@ -2,8 +2,10 @@
 
 use signalbox_api::boomerang::v1;
 use signalbox_api::boomerang::v1::boomerang_server::{Boomerang, BoomerangServer};
+use signalbox_core::Time;
+use signalbox_core::node::Interface;
 use signalbox_node::ProtocolId;
-use signalbox_node::boomerang::{FlowView, Pass};
+use signalbox_node::boomerang::{FlowView, GuessView, Pass};
 use tonic::{Request, Response, Status};
 
 use crate::api::pages::{Range, page, pages, walked};
@@ -12,6 +14,7 @@ use crate::limits::REQUEST;
 use crate::requests::Replies;
 
 page!(9: v1::ListFlowsResponse, flows: v1::Flow);
+page!(14: v1::ListGuessesResponse, guesses: v1::Guesses);
 
 /// The service; cheap to clone.
 #[derive(Clone)]
@@ -27,6 +30,7 @@ pub(crate) fn server(api: &Api) -> BoomerangServer<BoomerangService> {
 #[tonic::async_trait]
 impl Boomerang for BoomerangService {
     type ListFlowsStream = Replies<v1::ListFlowsResponse>;
+    type ListGuessesStream = Replies<v1::ListGuessesResponse>;
 
     async fn list_flows(
         &self,
@@ -54,6 +58,37 @@ impl Boomerang for BoomerangService {
             (rows.collect(), next)
         });
         list.map(Response::new)
+    }
+
+    async fn list_guesses(
+        &self,
+        request: Request<v1::ListGuessesRequest>,
+    ) -> Result<Response<Self::ListGuessesStream>, Status> {
+        self.api.must_run(ProtocolId::Boomerang)?;
+        let request = request.into_inner();
+        let range = Range { limit: request.limit, page_token: &request.page_token };
+        let list = pages(&self.api.handle, range, |view, from: u32, most| {
+            let Some(boomerang) = view.node.boomerang() else { return (Vec::new(), None) };
+            // In the order of the interfaces' numbers.
+            let seen = boomerang.guesses().filter(|seen| seen.ifindex.0 >= from);
+            let seen: Vec<_> = seen.take(most).collect();
+            let next = seen.last().filter(|_| seen.len() == most).map(|last| last.ifindex.0 + 1);
+            let interfaces = view.kernel.interfaces();
+            (seen.iter().map(|seen| guesses(seen, view.now, interfaces)).collect(), next)
+        });
+        list.map(Response::new)
+    }
+}
+
+fn guesses(seen: &GuessView, now: Time, interfaces: &[Interface]) -> v1::Guesses {
+    v1::Guesses {
+        interface: types::interface(interfaces, seen.ifindex),
+        wrong: seen.wrong,
+        limited: seen.limited,
+        since_us: types::micros(now.since(seen.since)),
+        last_us: types::micros(now.since(seen.last)),
+        source: seen.source.to_string(),
+        attack: seen.is_attack(),
     }
 }
 
