@@ -112,8 +112,9 @@ pub mod gist_nat {
 /// The types of RSVP that users of this crate need.
 pub mod rsvp {
     pub use signalbox_rsvp::engine::{
-        Command, Config, ConfigError, FlowRequest, IntegrityKey, InterfaceConfig, InterfaceView, Refused,
-        ReservationView, ReserveRequest, RsvpEvent, Secret, SenderRequest, SenderView, SessionView, Staged,
+        BlockadeView, Command, Config, ConfigError, FlowRequest, IntegrityKey, InterfaceConfig,
+        InterfaceView, Refused, RequestView, ReservationView, ReserveRequest, RsvpEvent, Secret,
+        SenderRequest, SenderView, SessionView, Staged, UpstreamView,
     };
     /// The types of refresh reduction, Hello and integrity on one hop.
     pub mod neighbour {

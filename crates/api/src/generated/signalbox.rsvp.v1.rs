@@ -565,6 +565,18 @@ pub struct ListSessionsRequest {
     /// Where to go on: `next_page_token` of the last response.
     #[prost(bytes = "vec", tag = "3")]
     pub page_token: ::prost::alloc::vec::Vec<u8>,
+    /// Only sessions with this destination port.
+    #[prost(uint32, optional, tag = "4")]
+    pub destination_port: ::core::option::Option<u32>,
+    /// Only sessions whose Paths arrive or whose data leave by the interface of this name.
+    #[prost(string, optional, tag = "5")]
+    pub interface: ::core::option::Option<::prost::alloc::string::String>,
+    /// Only sessions with reservations of this style.
+    #[prost(enumeration = "Style", tag = "6")]
+    pub style: i32,
+    /// Only sessions with this previous or next hop.
+    #[prost(string, optional, tag = "7")]
+    pub neighbor: ::core::option::Option<::prost::alloc::string::String>,
 }
 impl ::prost::Name for ListSessionsRequest {
     const NAME: &'static str = "ListSessionsRequest";
@@ -611,6 +623,12 @@ pub struct Session {
     pub senders: ::prost::alloc::vec::Vec<SenderState>,
     #[prost(message, repeated, tag = "6")]
     pub reservations: ::prost::alloc::vec::Vec<ReservationState>,
+    /// Blockade state (RFC 2205 section 3.5).
+    #[prost(message, repeated, tag = "7")]
+    pub blockades: ::prost::alloc::vec::Vec<BlockadeState>,
+    /// What is requested of each previous hop.
+    #[prost(message, repeated, tag = "8")]
+    pub upstream_requests: ::prost::alloc::vec::Vec<UpstreamRequest>,
 }
 impl ::prost::Name for Session {
     const NAME: &'static str = "Session";
@@ -648,6 +666,12 @@ pub struct SenderState {
     pub adspec: ::core::option::Option<Adspec>,
     #[prost(message, optional, tag = "9")]
     pub policy: ::core::option::Option<PolicyData>,
+    /// Until the next Path; absent: none is sent.
+    #[prost(uint64, optional, tag = "10")]
+    pub next_refresh_in_us: ::core::option::Option<u64>,
+    /// Interfaces by which its Paths leave.
+    #[prost(message, repeated, tag = "11")]
+    pub outgoing_interfaces: ::prost::alloc::vec::Vec<super::super::v1::InterfaceRef>,
 }
 impl ::prost::Name for SenderState {
     const NAME: &'static str = "SenderState";
@@ -657,6 +681,78 @@ impl ::prost::Name for SenderState {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/signalbox.rsvp.v1.SenderState".into()
+    }
+}
+/// An element of blockade state: for some time no request of this size or more is merged.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BlockadeState {
+    /// The sender that it is for (explicit styles).
+    #[prost(message, optional, tag = "1")]
+    pub sender: ::core::option::Option<Filter>,
+    /// The previous hop that it is for (wildcard filter).
+    #[prost(string, optional, tag = "2")]
+    pub previous_hop: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(message, optional, tag = "3")]
+    pub flowspec: ::core::option::Option<Flowspec>,
+    #[prost(uint64, tag = "4")]
+    pub expires_in_us: u64,
+}
+impl ::prost::Name for BlockadeState {
+    const NAME: &'static str = "BlockadeState";
+    const PACKAGE: &'static str = "signalbox.rsvp.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.rsvp.v1.BlockadeState".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.rsvp.v1.BlockadeState".into()
+    }
+}
+/// What this node requests of a previous hop.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct UpstreamRequest {
+    #[prost(string, tag = "1")]
+    pub previous_hop: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub interface: ::core::option::Option<super::super::v1::InterfaceRef>,
+    #[prost(enumeration = "Style", tag = "3")]
+    pub style: i32,
+    /// The flowspec for each sender. A Resv of a shared style has them merged.
+    #[prost(message, repeated, tag = "4")]
+    pub flows: ::prost::alloc::vec::Vec<FlowDescriptor>,
+    /// Until the next Resv; absent: none is planned.
+    #[prost(uint64, optional, tag = "5")]
+    pub next_refresh_in_us: ::core::option::Option<u64>,
+}
+impl ::prost::Name for UpstreamRequest {
+    const NAME: &'static str = "UpstreamRequest";
+    const PACKAGE: &'static str = "signalbox.rsvp.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.rsvp.v1.UpstreamRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.rsvp.v1.UpstreamRequest".into()
+    }
+}
+/// The request of one next hop in a reservation.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NextHopRequest {
+    /// Its address; absent: an application of this host.
+    #[prost(string, optional, tag = "1")]
+    pub next_hop: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(message, optional, tag = "2")]
+    pub flowspec: ::core::option::Option<Flowspec>,
+    /// Until it expires without a refresh; absent: it does not expire.
+    #[prost(uint64, optional, tag = "3")]
+    pub expires_in_us: ::core::option::Option<u64>,
+}
+impl ::prost::Name for NextHopRequest {
+    const NAME: &'static str = "NextHopRequest";
+    const PACKAGE: &'static str = "signalbox.rsvp.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.rsvp.v1.NextHopRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.rsvp.v1.NextHopRequest".into()
     }
 }
 /// A reservation at the interface where the data leave.
@@ -685,6 +781,9 @@ pub struct ReservationState {
     /// The policy of all requests, merged.
     #[prost(message, optional, tag = "8")]
     pub policy: ::core::option::Option<PolicyData>,
+    /// The request of each next hop.
+    #[prost(message, repeated, tag = "9")]
+    pub requests: ::prost::alloc::vec::Vec<NextHopRequest>,
 }
 impl ::prost::Name for ReservationState {
     const NAME: &'static str = "ReservationState";
@@ -704,6 +803,9 @@ pub struct ListNeighborsRequest {
     /// Where to go on: `next_page_token` of the last response.
     #[prost(bytes = "vec", tag = "2")]
     pub page_token: ::prost::alloc::vec::Vec<u8>,
+    /// Only neighbors at the interface of this name.
+    #[prost(string, optional, tag = "3")]
+    pub interface: ::core::option::Option<::prost::alloc::string::String>,
 }
 impl ::prost::Name for ListNeighborsRequest {
     const NAME: &'static str = "ListNeighborsRequest";

@@ -106,7 +106,9 @@ pub use counters::Counters;
 pub use io::{Command, FlowRequest, Input, Output, Refused, ReserveRequest, RsvpEvent, SenderRequest};
 pub use keyring::{Key as IntegrityKey, Secret};
 pub use packet::{IpReceived, IpTransmit};
-pub use view::{InterfaceView, ReservationView, SenderView, SessionView};
+pub use view::{
+    BlockadeView, InterfaceView, RequestView, ReservationView, SenderView, SessionView, UpstreamView,
+};
 
 use crate::wire::{FlowSpec, RsvpHop, UserError};
 use announced::Announced;

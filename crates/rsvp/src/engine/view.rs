@@ -13,8 +13,8 @@ use super::branch::Branch;
 use super::interfaces::{Iface, InterfaceState};
 use super::neighbour::Traffic;
 use super::path::policy_in;
-use super::sender::{LOCAL, NON_RSVP, Sender};
-use super::session::{self, NONE, is_application};
+use super::sender::{LOCAL, NON_RSVP, PATH, RESV, Sender};
+use super::session::{self, Blocked, NONE, is_application};
 use crate::wire::{Adspec, Filter, FlowSpec, RawAdspec, Session, Style};
 
 /// A session with its senders and the reservations for them at this node.
@@ -26,6 +26,49 @@ pub struct SessionView {
     pub senders: Vec<SenderView>,
     /// Reservations, each at one interface.
     pub reservations: Vec<ReservationView>,
+    /// Blockade state (RFC 2205 §3.5).
+    pub blockades: Vec<BlockadeView>,
+    /// What is requested of each previous hop.
+    pub upstream: Vec<UpstreamView>,
+}
+
+/// An element of blockade state (RFC 2205 §3.5).
+#[derive(Debug, Clone, PartialEq)]
+pub struct BlockadeView {
+    /// The sender (explicit styles).
+    pub sender: Option<Filter>,
+    /// The previous hop (wildcard style).
+    pub previous_hop: Option<IpAddr>,
+    /// Requests that are not less than this are left out of merges.
+    pub flowspec: FlowSpec,
+    /// Time when it ends.
+    pub expires: Time,
+}
+
+/// What is requested of a previous hop.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UpstreamView {
+    /// The previous hop.
+    pub previous_hop: IpAddr,
+    /// The interface to it.
+    pub ifindex: IfIndex,
+    /// Style of the Resvs.
+    pub style: Style,
+    /// The requested flowspec of each sender; of a shared style they are merged in the Resv.
+    pub flows: Vec<(Filter, FlowSpec)>,
+    /// Time of the next refresh; `None`: it is not set.
+    pub next_refresh: Option<Time>,
+}
+
+/// The request of a next hop, or of an application of this node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RequestView {
+    /// The next hop; `None`: an application of this node.
+    pub next_hop: Option<IpAddr>,
+    /// Its flowspec.
+    pub flowspec: FlowSpec,
+    /// Time when it, or its first sender, ends without a refresh; `None`: it does not end.
+    pub expires: Option<Time>,
 }
 
 /// Path state of a sender.
@@ -41,6 +84,10 @@ pub struct SenderView {
     pub ifindex: IfIndex,
     /// Time when it ends without a refresh; `None`: it does not end.
     pub expires: Option<Time>,
+    /// Time of the next Path; `None`: no Path is sent.
+    pub next_refresh: Option<Time>,
+    /// Interfaces by which its Paths leave.
+    pub outgoing: Vec<IfIndex>,
     /// Hops without RSVP lie between the previous hop and this node.
     pub non_rsvp_hop: bool,
     /// A hop without RSVP or integrated services lies on the path.
@@ -64,6 +111,8 @@ pub struct ReservationView {
     pub flowspec: FlowSpec,
     /// The next hops; `None`: an application of this node.
     pub next_hops: Vec<Option<IpAddr>>,
+    /// The request of each.
+    pub requests: Vec<RequestView>,
     /// The grant of admission control.
     pub grant: Option<GrantId>,
     /// POLICY_DATA objects of all requests; empty for none.
@@ -167,7 +216,50 @@ impl Rsvp {
             session: self.session_of(record),
             senders: self.senders_of(key).map(|(_, sender)| self.sender_view(sender)).collect(),
             reservations: own.chain(shared).map(|branch| self.reservation_view(style, branch)).collect(),
+            blockades: self.blockade_views(record),
+            upstream: self.upstream_views(key, style),
         }
+    }
+
+    fn blockade_views(&self, record: &session::Session) -> Vec<BlockadeView> {
+        let list = record.extra.iter().flat_map(|extra| &extra.blockades);
+        let standing = list.filter(|one| !one.until.is_due(self.now));
+        standing
+            .map(|one| {
+                let (sender, previous_hop) = match one.of {
+                    Blocked::Sender(key) => {
+                        (self.senders.get(key).map(|sender| self.filter_of(sender)), None)
+                    }
+                    Blocked::Hop(hop) => (None, self.hops.lookup(hop).map(|hop| hop.addr)),
+                };
+                let expires = one.until.time(self.now);
+                BlockadeView { sender, previous_hop, flowspec: one.flowspec, expires }
+            })
+            .collect()
+    }
+
+    fn upstream_views(&self, session: Key, style: Style) -> Vec<UpstreamView> {
+        let mut views: Vec<(u32, UpstreamView)> = Vec::new();
+        for (key, sender) in self.senders_of(session).filter(|(_, sender)| !sender.has(LOCAL)) {
+            let Some(flowspec) = self.forwarded(key, sender, false) else { continue };
+            let Some(hop) = self.hops.lookup(sender.hop) else { continue };
+            let place = match views.iter().position(|(hop, _)| *hop == sender.hop) {
+                Some(place) => place,
+                None => {
+                    let (previous_hop, ifindex) = (hop.addr, self.ifindex(sender.iif));
+                    let flows = Vec::new();
+                    let view = UpstreamView { previous_hop, ifindex, style, flows, next_refresh: None };
+                    views.push((sender.hop, view));
+                    views.len() - 1
+                }
+            };
+            let Some((_, view)) = views.get_mut(place) else { continue };
+            view.flows.push((self.filter_of(sender), flowspec));
+            if sender.has(RESV) {
+                view.next_refresh = Some(sender.resv_at.time(self.now));
+            }
+        }
+        views.into_iter().map(|(_, view)| view).collect()
     }
 
     fn sender_view(&self, sender: &Sender) -> SenderView {
@@ -177,6 +269,12 @@ impl Rsvp {
             previous_hop: self.hops.lookup(sender.hop).filter(|_| sender.hop != NONE).map(|hop| hop.addr),
             ifindex: self.ifindex(sender.iif),
             expires: (!sender.has(LOCAL)).then(|| sender.expires.time(self.now)),
+            next_refresh: sender.has(PATH).then(|| sender.path_at.time(self.now)),
+            outgoing: sender
+                .egress()
+                .filter(|iface| iface.is_real())
+                .map(|iface| self.ifindex(iface))
+                .collect(),
             non_rsvp_hop: sender.has(NON_RSVP),
             broken: self.is_broken(sender),
             adspec: self.adspec_of(sender),
@@ -209,6 +307,14 @@ impl Rsvp {
                 .collect(),
             flowspec: branch.flowspec(),
             next_hops: branch.requests().map(|request| hop(request.hop)).collect(),
+            requests: branch
+                .requests()
+                .map(|request| RequestView {
+                    next_hop: hop(request.hop),
+                    flowspec: *request.flowspec,
+                    expires: request.deadline().map(|at| at.time(self.now)),
+                })
+                .collect(),
             grant: branch.grant(),
             policy: branch.requests().flat_map(|request| policy_in(request.carried())).collect(),
         }

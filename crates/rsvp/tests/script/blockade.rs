@@ -38,6 +38,38 @@ fn figure_12() {
     }
 }
 
+/// What an operator sees of the same: each next hop's request, what goes to each previous hop, and what is blocked for how long.
+#[test]
+fn requests_of_both_sides_and_the_blockade_are_shown() {
+    let mut rig = tree();
+    let large = Resv::wf(load(4.0 * B)).from(3, 9, group());
+    rig.resv(&large);
+    rig.resv(&Resv::wf(load(2.0 * B)).from(4, 9, group()));
+    rig.neighbourly(1, at(1, 9), &large.error_octets(1, ErrorCode::ADMISSION, 2, true));
+    let view = rig.rsvp.view().next().unwrap();
+    let [blockade] = view.blockades.as_slice() else { panic!("{:?}", view.blockades) };
+    assert_eq!((blockade.previous_hop, blockade.flowspec), (Some(at(1, 9)), load(4.0 * B)));
+    let left = blockade.expires.since(rig.now);
+    assert!(left > Duration::from_secs(60) && left <= Duration::from_secs(150), "{left:?}");
+    let mut upstream: Vec<_> = view
+        .upstream
+        .iter()
+        .map(|one| (one.previous_hop, one.flows[0].1, one.next_refresh.is_some()))
+        .collect();
+    upstream.sort_by_key(|one| one.0);
+    assert_eq!(upstream, [(at(1, 9), load(2.0 * B), true), (at(2, 9), load(4.0 * B), true)]);
+    for sender in &view.senders {
+        assert_eq!(sender.outgoing.iter().map(|one| one.0).collect::<Vec<_>>(), [3, 4]);
+        assert!(sender.next_refresh.is_some_and(|at| at > rig.now));
+    }
+    assert_eq!(view.reservations.len(), 2);
+    for reservation in &view.reservations {
+        let [request] = reservation.requests.as_slice() else { panic!("{reservation:?}") };
+        assert_eq!(reservation.next_hops, [request.next_hop]);
+        assert!(request.expires.is_some_and(|at| at.since(rig.now) > Duration::from_secs(60)));
+    }
+}
+
 /// RSVP-3.5-05, RSVP-3.5-07, RSVP-2209-RREF-02, RSVP-2209-RERR-02: all requests are blockaded, so nothing goes upstream
 /// at once, and later the smallest.
 #[test]

@@ -1,9 +1,10 @@
 //! `signalbox show rsvp`: sessions with their senders and reservations, neighbors, and interfaces.
 
+use std::net::IpAddr;
 use std::path::Path;
 
 use anyhow::Result;
-use clap::Subcommand;
+use clap::{Args, Subcommand, ValueEnum};
 use signalbox_api::rsvp::v1;
 use signalbox_api::rsvp::v1::rsvp_client::RsvpClient;
 
@@ -21,15 +22,23 @@ pub(crate) enum RsvpView {
         "rsvp_session",
         "rsvp sessions",
         "rsvp sessions --address 192.0.2.9 --json",
+        "rsvp sessions --interface eth1 --style wf",
     ))]
-    Sessions(ListArgs),
+    Sessions(SessionArgs),
+    /// What this node requests of previous hops, and the requests of next hops that are left out for some time (blockade state).
+    #[command(after_help = view_help!(
+        "rsvp_session",
+        "rsvp requests",
+        "rsvp requests --json | jq '.upstream_requests[]'",
+    ))]
+    Requests(SessionArgs),
     /// Neighbors, the protocol features in use with them, and why their messages were dropped.
     #[command(after_help = view_help!(
         "rsvp_neighbor",
         "rsvp neighbors",
         "rsvp neighbors --json | jq .authentication_failures",
     ))]
-    Neighbors(LimitArgs),
+    Neighbors(NeighborArgs),
     /// RSVP's state of each interface: on or off, refresh period, protocol features, and messages by type.
     #[command(after_help = view_help!(
         "rsvp_interface",
@@ -39,16 +48,76 @@ pub(crate) enum RsvpView {
     Interfaces(LimitArgs),
 }
 
+/// Which sessions to show.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SessionArgs {
+    #[command(flatten)]
+    list: ListArgs,
+    /// Only sessions with this destination port.
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+    /// Only sessions whose Paths arrive or whose data leave by this interface.
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
+    /// Only sessions with reservations of this style.
+    #[arg(long, value_enum)]
+    style: Option<Style>,
+    /// Only sessions with this previous or next hop.
+    #[arg(long, value_name = "ADDRESS")]
+    neighbor: Option<IpAddr>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Style {
+    /// Fixed filter.
+    Ff,
+    /// Wildcard filter.
+    Wf,
+    /// Shared explicit.
+    Se,
+}
+
+impl SessionArgs {
+    fn request(&self) -> v1::ListSessionsRequest {
+        let style = self.style.map_or(v1::Style::Unspecified, |style| match style {
+            Style::Ff => v1::Style::FixedFilter,
+            Style::Wf => v1::Style::WildcardFilter,
+            Style::Se => v1::Style::SharedExplicit,
+        });
+        v1::ListSessionsRequest {
+            address: self.list.address(),
+            limit: self.list.limit,
+            page_token: Vec::new(),
+            destination_port: self.port.map(Into::into),
+            interface: self.interface.clone(),
+            style: style.into(),
+            neighbor: self.neighbor.map(|address| address.to_string()),
+        }
+    }
+}
+
+/// Which neighbors to show.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct NeighborArgs {
+    #[command(flatten)]
+    limit: LimitArgs,
+    /// Only neighbors at this interface.
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
+}
+
 pub(super) async fn show(view: &RsvpView, socket: &Path, output: OutputArgs) -> Result<Exit> {
     let mut client = RsvpClient::new(client::channel(socket).await?);
     match view {
-        RsvpView::Sessions(list) => {
-            let (address, limit) = (list.address(), list.limit);
-            let request = v1::ListSessionsRequest { address, limit, page_token: Vec::new() };
-            table::list(client.list_sessions(request).await, output, &SESSION, session).await
+        RsvpView::Sessions(wanted) => {
+            table::list(client.list_sessions(wanted.request()).await, output, &SESSION, session).await
         }
-        RsvpView::Neighbors(LimitArgs { limit }) => {
-            let request = v1::ListNeighborsRequest { limit: *limit, page_token: Vec::new() };
+        RsvpView::Requests(wanted) => {
+            table::list(client.list_sessions(wanted.request()).await, output, &REQUEST, requests).await
+        }
+        RsvpView::Neighbors(NeighborArgs { limit, interface }) => {
+            let (limit, interface) = (limit.limit, interface.clone());
+            let request = v1::ListNeighborsRequest { limit, page_token: Vec::new(), interface };
             table::list(client.list_neighbors(request).await, output, &NEIGHBOR, neighbor).await
         }
         RsvpView::Interfaces(LimitArgs { limit }) => {
@@ -62,12 +131,56 @@ pub(super) async fn show(view: &RsvpView, socket: &Path, output: OutputArgs) -> 
 const SESSION: [&str; 9] =
     ["session", "state", "sender", "rate", "service", "hop", "interface", "expires", "remarks"];
 
-fn session(session: &v1::Session) -> Vec<[String; 9]> {
+/// Columns of what is requested of previous hops, and of blockade state, with a row for each sender.
+const REQUEST: [&str; 9] =
+    ["session", "state", "sender", "rate", "service", "hop", "interface", "next refresh", "expires"];
+
+fn requests(session: &v1::Session) -> Vec<[String; 9]> {
+    let name = name(session);
+    let row = |state: String, sender: String, flowspec: Option<&v1::Flowspec>| {
+        [
+            name.clone(),
+            state,
+            sender,
+            or_dash(flowspec.and_then(|spec| spec.traffic).map(|traffic| rate(traffic.rate_octets_per_s))),
+            or_dash(flowspec.and_then(|spec| spec.service.as_ref()).map(service)),
+        ]
+    };
+    let mut rows = Vec::new();
+    for request in &session.upstream_requests {
+        for flow in &request.flows {
+            let senders: Vec<_> = flow.senders.iter().map(filter).collect();
+            let state = format!("requested {}", style(request.style()));
+            let [session, state, sender, rate, service] =
+                row(state, senders.join(", "), flow.flowspec.as_ref());
+            let interface = or_dash(request.interface.as_ref().map(|interface| &interface.name));
+            let next = or_dash(request.next_refresh_in_us.map(duration));
+            let hop = request.previous_hop.clone();
+            rows.push([session, state, sender, rate, service, hop, interface, next, "-".to_owned()]);
+        }
+    }
+    for blockade in &session.blockades {
+        let sender = or_dash(blockade.sender.as_ref().map(filter));
+        let [session, state, sender, rate, service] =
+            row("blocked".to_owned(), sender, blockade.flowspec.as_ref());
+        let hop = or_dash(blockade.previous_hop.clone());
+        let expires = duration(blockade.expires_in_us);
+        rows.push([session, state, sender, rate, service, hop, "-".to_owned(), "-".to_owned(), expires]);
+    }
+    rows
+}
+
+/// Destination, port and protocol of a session.
+fn name(session: &v1::Session) -> String {
     let port = session.destination_port.map(|port| match session.ipsec {
         true => format!(" virtual port {port}"),
         false => format!(" port {port}"),
     });
-    let name = format!("{}{} proto {}", session.destination, port.unwrap_or_default(), session.ip_protocol);
+    format!("{}{} proto {}", session.destination, port.unwrap_or_default(), session.ip_protocol)
+}
+
+fn session(session: &v1::Session) -> Vec<[String; 9]> {
+    let name = name(session);
     let senders = session.senders.iter().map(|sender| sender_row(&name, sender));
     let reservations = session.reservations.iter().map(|reservation| reservation_row(&name, reservation));
     let mut rows: Vec<_> = senders.chain(reservations).collect();
@@ -86,6 +199,12 @@ fn sender_row(session: &str, sender: &v1::SenderState) -> [String; 9] {
     } else if sender.broken {
         remarks.push("over hops that keep no reservations".to_owned());
     }
+    if !sender.outgoing_interfaces.is_empty() {
+        let names: Vec<_> =
+            sender.outgoing_interfaces.iter().map(|interface| interface.name.as_str()).collect();
+        remarks.push(format!("sent to {}", names.join(", ")));
+    }
+    remarks.extend(sender.next_refresh_in_us.map(|at| format!("refresh in {}", duration(at))));
     remarks.extend(sender.adspec.as_ref().map(adspec));
     remarks.extend(sender.policy.as_ref().map(policy));
     [
@@ -111,7 +230,15 @@ fn reservation_row(session: &str, reservation: &v1::ReservationState) -> [String
         (false, Some(_)) => Some("not enforced".to_owned()),
         (false, None) => None,
     };
-    let remarks: Vec<_> = enforced.into_iter().chain(reservation.policy.as_ref().map(policy)).collect();
+    // With one next hop its request is the reservation.
+    let each = reservation.requests.iter().filter(|_| reservation.requests.len() > 1).map(|request| {
+        let traffic = request.flowspec.as_ref().and_then(|spec| spec.traffic);
+        let hop = request.next_hop.as_deref().unwrap_or("this host");
+        let expires = request.expires_in_us.map(|at| format!(" for {}", duration(at))).unwrap_or_default();
+        format!("{hop}: {}{expires}", or_dash(traffic.map(|traffic| rate(traffic.rate_octets_per_s))))
+    });
+    let remarks: Vec<_> =
+        enforced.into_iter().chain(each).chain(reservation.policy.as_ref().map(policy)).collect();
     [
         session.to_owned(),
         format!("reservation {}", style(reservation.style())),
@@ -120,7 +247,7 @@ fn reservation_row(session: &str, reservation: &v1::ReservationState) -> [String
         or_dash(flowspec.and_then(|spec| spec.service.as_ref()).map(service)),
         hops.join(", "),
         or_dash(reservation.interface.as_ref().map(|interface| &interface.name)),
-        "-".to_owned(),
+        or_dash(reservation.requests.iter().filter_map(|request| request.expires_in_us).max().map(duration)),
         remarks.join("; "),
     ]
 }
@@ -290,6 +417,44 @@ mod tests {
     use signalbox_api::v1::{InterfaceRef, TokenBucket};
 
     use super::*;
+
+    #[test]
+    fn requests_of_both_kinds_have_a_row_for_each_sender() {
+        let flow = |port| v1::FlowDescriptor {
+            senders: vec![v1::Filter { source: Some("10.0.0.1".into()), ..v1::Filter::default() }],
+            flowspec: Some(v1::Flowspec {
+                traffic: Some(TokenBucket { rate_octets_per_s: port, ..Default::default() }),
+                ..v1::Flowspec::default()
+            }),
+        };
+        let row = v1::Session {
+            destination: "10.0.9.9".into(),
+            destination_port: Some(5004),
+            ip_protocol: 17,
+            upstream_requests: vec![v1::UpstreamRequest {
+                previous_hop: "10.0.1.1".into(),
+                style: v1::Style::SharedExplicit.into(),
+                flows: vec![flow(1000), flow(2000)],
+                next_refresh_in_us: Some(30_000_000),
+                ..v1::UpstreamRequest::default()
+            }],
+            blockades: vec![v1::BlockadeState {
+                previous_hop: Some("10.0.1.1".into()),
+                flowspec: flow(4000).flowspec,
+                expires_in_us: 90_000_000,
+                ..v1::BlockadeState::default()
+            }],
+            ..v1::Session::default()
+        };
+        let rows = requests(&row);
+        assert_eq!(rows.len(), 3);
+        assert!(rows.iter().all(|row| row[0] == "10.0.9.9 port 5004 proto 17"));
+        assert_eq!((rows[0][5].as_str(), rows[0][7].as_str()), ("10.0.1.1", "30.0s"));
+        assert_eq!(
+            (rows[2][1].as_str(), rows[2][5].as_str(), rows[2][8].as_str()),
+            ("blocked", "10.0.1.1", "1m30s")
+        );
+    }
 
     fn at(name: &str) -> Option<InterfaceRef> {
         Some(InterfaceRef { name: name.into(), index: 2 })

@@ -59,12 +59,7 @@ pub(super) fn sender(sender: &v1::Sender, own: Option<IpAddr>) -> Result<SenderR
 
 /// The reservation that a client asks for.
 pub(super) fn reserve(reserve: &v1::Reserve) -> Result<ReserveRequest, Wrong> {
-    let style = match v1::Style::try_from(reserve.style) {
-        Ok(v1::Style::Unspecified | v1::Style::FixedFilter) => Style::Ff,
-        Ok(v1::Style::WildcardFilter) => Style::Wf,
-        Ok(v1::Style::SharedExplicit) => Style::Se,
-        Err(_) => return Err(Wrong::new("reserve.style", "fixed, wildcard or shared explicit filter")),
-    };
+    let style = style_in("reserve.style", reserve.style)?.unwrap_or(Style::Ff);
     const SENDERS: &str = "reserve.flows.senders";
     let flows = reserve.flows.iter().map(|flow| {
         let senders = flow.senders.iter().map(|sender| {
@@ -312,6 +307,17 @@ pub(super) fn service(flowspec: &FlowSpec) -> common::Service {
         Some(rspec) => Service::Guaranteed(guaranteed(Some(rspec))),
     };
     common::Service { service: Some(service) }
+}
+
+/// The style that a client names in this field.
+pub(super) fn style_in(field: &'static str, style: i32) -> Result<Option<Style>, Wrong> {
+    Ok(Some(match v1::Style::try_from(style) {
+        Ok(v1::Style::Unspecified) => return Ok(None),
+        Ok(v1::Style::FixedFilter) => Style::Ff,
+        Ok(v1::Style::WildcardFilter) => Style::Wf,
+        Ok(v1::Style::SharedExplicit) => Style::Se,
+        Err(_) => return Err(Wrong::new(field, "fixed, wildcard or shared explicit filter")),
+    }))
 }
 
 /// A style.

@@ -82,10 +82,19 @@ impl Rsvp for RsvpService {
     ) -> Result<Response<Self::ListSessionsStream>, Status> {
         self.api.must_run(ProtocolId::Rsvp)?;
         let request = request.into_inner();
-        let address = types::address_in("address", request.address.as_deref())?;
+        let wanted = tables::Wanted {
+            address: types::address_in("address", request.address.as_deref())?,
+            port: request
+                .destination_port
+                .map(|port| types::number("destination_port", port, 1, 0xffff))
+                .transpose()?,
+            interface: request.interface.clone(),
+            style: convert::style_in("style", request.style)?,
+            neighbour: types::address_in("neighbor", request.neighbor.as_deref())?,
+        };
         let range = Range { limit: request.limit, page_token: &request.page_token };
         let list = pages(&self.api.handle, range, move |view, from, most| {
-            tables::sessions(view, from, most, address)
+            tables::sessions(view, from, most, &wanted)
         });
         list.map(Response::new)
     }
@@ -99,7 +108,11 @@ impl Rsvp for RsvpService {
         self.api.must_run(ProtocolId::Rsvp)?;
         let request = request.into_inner();
         let range = Range { limit: request.limit, page_token: &request.page_token };
-        pages(&self.api.handle, range, tables::neighbours).map(Response::new)
+        let name = request.interface.clone();
+        let list = pages(&self.api.handle, range, move |view, after, most| {
+            tables::neighbours(view, after, most, name.as_deref())
+        });
+        list.map(Response::new)
     }
 
     type ListInterfacesStream = Replies<v1::ListInterfacesResponse>;

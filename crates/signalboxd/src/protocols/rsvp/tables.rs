@@ -8,7 +8,9 @@ use signalbox_core::node::Interface;
 use signalbox_core::{IfIndex, Time};
 use signalbox_node::resources::GrantId;
 use signalbox_node::rsvp::neighbour::{self, AuthenticationFailure};
-use signalbox_node::rsvp::{InterfaceView, SessionKind, SessionView};
+use signalbox_node::rsvp::{
+    BlockadeView, InterfaceView, RequestView, SessionKind, SessionView, Style, UpstreamView,
+};
 
 use super::convert::{
     adspec_to_api, filter_to_api, flowspec_to_api, policy_to_api, style_to_api, traffic_to_api,
@@ -22,22 +24,52 @@ page!(5: v1::ListSessionsResponse, sessions: v1::Session);
 page!(6: v1::ListNeighborsResponse, neighbors: v1::Neighbor);
 page!(13: v1::ListInterfacesResponse, interfaces: v1::InterfaceState);
 
-/// Sessions from a place on, with this destination or a sender of this address.
+/// Which sessions are listed.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Wanted {
+    /// Their destination, or that of a sender.
+    pub(super) address: Option<IpAddr>,
+    /// Their destination port.
+    pub(super) port: Option<u16>,
+    /// An interface of their Paths or data.
+    pub(super) interface: Option<String>,
+    /// The style of their reservations.
+    pub(super) style: Option<Style>,
+    /// A previous or next hop.
+    pub(super) neighbour: Option<IpAddr>,
+}
+
+impl Wanted {
+    fn fits(&self, row: &SessionView, ifindex: Option<IfIndex>) -> bool {
+        let (senders, reservations) = (&row.senders, &row.reservations);
+        self.address.is_none_or(|address| {
+            row.session.dest == address || senders.iter().any(|sender| sender.sender.src == address)
+        }) && self.port.is_none_or(|port| row.session.port == port)
+            && self.style.is_none_or(|style| reservations.iter().any(|one| one.style == style))
+            && self.neighbour.is_none_or(|hop| {
+                senders.iter().any(|one| one.previous_hop == Some(hop))
+                    || reservations.iter().any(|one| one.next_hops.contains(&Some(hop)))
+            })
+            && (self.interface.is_none()
+                || ifindex.is_some_and(|ifindex| {
+                    senders.iter().any(|one| one.ifindex == ifindex || one.outgoing.contains(&ifindex))
+                        || reservations.iter().any(|one| one.ifindex == ifindex)
+                }))
+    }
+}
+
+/// Sessions from a place on.
 pub(super) fn sessions(
     view: &mut View<'_>,
     from: u32,
     most: usize,
-    address: Option<IpAddr>,
+    wanted: &Wanted,
 ) -> Portion<v1::Session, u32> {
-    let (found, next) = walked(most, |take| {
-        view.node.rsvp()?.walk(from, |row| {
-            let fits = address.is_none_or(|address| {
-                row.session.dest == address || row.senders.iter().any(|sender| sender.sender.src == address)
-            });
-            take(fits.then_some(row))
-        })
-    });
     let interfaces = view.kernel.interfaces().to_vec();
+    let ifindex = wanted.interface.as_ref().and_then(|name| number_of(&interfaces, name));
+    let (found, next) = walked(most, |take| {
+        view.node.rsvp()?.walk(from, |row| take(wanted.fits(&row, ifindex).then_some(row)))
+    });
     let mut enforced = |grant: Option<GrantId>| {
         let held = grant.and_then(|grant| view.node.resources().reservation(grant));
         held.is_some_and(|held| {
@@ -49,17 +81,25 @@ pub(super) fn sessions(
     (rows.collect(), next)
 }
 
-/// Neighbours that come after a row.
+/// The number of the interface of a name.
+fn number_of(interfaces: &[Interface], name: &str) -> Option<IfIndex> {
+    interfaces.iter().find(|one| one.name == name).map(|one| one.ifindex)
+}
+
+/// Neighbours that come after a row, at the interface of this name if one is given.
 pub(super) fn neighbours(
     view: &mut View<'_>,
     after: Option<(IpAddr, IfIndex)>,
     most: usize,
+    name: Option<&str>,
 ) -> Portion<v1::Neighbor, Option<(IpAddr, IfIndex)>> {
     let Some(rsvp) = view.node.rsvp() else { return (Vec::new(), None) };
     let rows = rsvp.neighbours().view_after(view.now, after, most);
     let last = rows.last().filter(|_| rows.len() == most).map(|row| (row.address, row.ifindex));
     let interfaces = view.kernel.interfaces();
-    let neighbours = rows.iter().map(|row| neighbour(row, view.now, interfaces));
+    let at = name.map(|name| number_of(interfaces, name));
+    let rows = rows.iter().filter(|row| at.is_none_or(|at| at == Some(row.ifindex)));
+    let neighbours = rows.map(|row| neighbour(row, view.now, interfaces));
     (neighbours.collect(), last.map(Some))
 }
 
@@ -114,6 +154,8 @@ fn session(
         previous_hop: sender.previous_hop.map(|hop| hop.to_string()),
         interface: interface(interfaces, sender.ifindex),
         expires_in_us: sender.expires.map(|expires| micros(expires.since(now))),
+        next_refresh_in_us: sender.next_refresh.map(|at| micros(at.since(now))),
+        outgoing_interfaces: sender.outgoing.iter().filter_map(|at| interface(interfaces, *at)).collect(),
         non_rsvp_hop: sender.non_rsvp_hop,
         broken: sender.broken,
         adspec: sender.adspec.as_ref().map(adspec_to_api),
@@ -127,6 +169,7 @@ fn session(
         next_hops: reservation.next_hops.iter().flatten().map(ToString::to_string).collect(),
         requested_here: reservation.next_hops.contains(&None),
         enforced: enforced(reservation.grant),
+        requests: reservation.requests.iter().map(|one| next_hop_request(one, now)).collect(),
         policy: policy_to_api(&reservation.policy).map(without_octets),
     });
     v1::Session {
@@ -136,6 +179,39 @@ fn session(
         ipsec: view.session.kind == SessionKind::Gpi,
         senders: senders.collect(),
         reservations: reservations.collect(),
+        blockades: view.blockades.iter().map(|one| blockade(one, now)).collect(),
+        upstream_requests: view.upstream.iter().map(|one| upstream(one, now, interfaces)).collect(),
+    }
+}
+
+fn next_hop_request(request: &RequestView, now: Time) -> v1::NextHopRequest {
+    v1::NextHopRequest {
+        next_hop: request.next_hop.map(|hop| hop.to_string()),
+        flowspec: Some(flowspec_to_api(&request.flowspec)),
+        expires_in_us: request.expires.map(|at| micros(at.since(now))),
+    }
+}
+
+fn blockade(blockade: &BlockadeView, now: Time) -> v1::BlockadeState {
+    v1::BlockadeState {
+        sender: blockade.sender.as_ref().map(filter_to_api),
+        previous_hop: blockade.previous_hop.map(|hop| hop.to_string()),
+        flowspec: Some(flowspec_to_api(&blockade.flowspec)),
+        expires_in_us: micros(blockade.expires.since(now)),
+    }
+}
+
+fn upstream(request: &UpstreamView, now: Time, interfaces: &[Interface]) -> v1::UpstreamRequest {
+    let flows = request.flows.iter().map(|(sender, flowspec)| v1::FlowDescriptor {
+        flowspec: Some(flowspec_to_api(flowspec)),
+        senders: vec![filter_to_api(sender)],
+    });
+    v1::UpstreamRequest {
+        previous_hop: request.previous_hop.to_string(),
+        interface: interface(interfaces, request.ifindex),
+        style: style_to_api(request.style).into(),
+        flows: flows.collect(),
+        next_refresh_in_us: request.next_refresh.map(|at| micros(at.since(now))),
     }
 }
 
