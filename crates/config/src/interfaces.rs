@@ -59,7 +59,7 @@ impl Interfaces {
     pub(crate) fn declare(&mut self, keys: &mut Keys<'_>, protocols: &mut Protocols, mode: Mode) {
         let Self { tables, zones, present } = self;
         keys.keyed("interfaces", (MEANING, "eth1"), tables, Link::new, |keys, name, link| {
-            absent(name, present.as_deref(), mode, keys);
+            absent(name, present.as_deref(), keys);
             if !keys.lists() || keys.samples() || link.given {
                 link.declare(keys);
             }
@@ -148,27 +148,19 @@ impl Config {
     }
 }
 
-/// Reports a table of an interface that the machine does not have.
-fn absent(name: &str, present: Option<&[String]>, mode: Mode, keys: &mut Keys<'_>) {
+/// Reports a table of an interface that the machine does not have. It may come later, as a tunnel or a modem does at boot.
+fn absent(name: &str, present: Option<&[String]>, keys: &mut Keys<'_>) {
     let Some(present) = present else { return };
     if name == ANY_LINK || present.iter().any(|one| one == name) {
         return;
     }
     let here = present.join(", ");
-    if mode == Mode::Required {
-        let message = format!(
-            "there is no such interface here, only {here}: correct the name, or write mode = \"best-effort\" in \
-             [enforcement] if it comes later"
-        );
-        keys.fault(&[""], &message);
-    } else {
-        keys.warn(
-            &[""],
-            &format!(
-                "there is no such interface here, only {here}: correct the name, if it does not come later"
-            ),
-        );
-    }
+    keys.warn(
+        &[""],
+        &format!(
+            "there is no such interface here, only {here}: the daemon waits for it; correct the name, if it does not come later"
+        ),
+    );
 }
 
 impl Link {

@@ -314,9 +314,9 @@ fn sockets_follow_families_and_associations() {
     assert_eq!(io.streams.connect_timeout, Duration::from_secs(3));
 }
 
-/// A name that no interface has was silent before, and its reservations were refused.
+/// O07: an interface may come after the daemon's start, also where enforcement is required. A wrong name is not silent.
 #[test]
-fn a_table_of_an_absent_interface_is_a_mistake_where_enforcement_is_required() {
+fn a_table_of_an_absent_interface_is_a_warning() {
     let directory = Directory::new("absent");
     let here = ["lo".to_owned(), "eth1".to_owned()];
     let found = |text: &str| {
@@ -326,14 +326,12 @@ fn a_table_of_an_absent_interface_is_a_mistake_where_enforcement_is_required() {
     let table = |name: &str| format!("[interfaces.{name}]\ncapacity = \"10mbit\"\n");
     assert_eq!(found(&table("eth1")), []);
     let wrong = found(&table("ehr1"));
-    let [Finding { level: Level::Error, line: 2, key, message, .. }] = &wrong[..] else {
+    let [Finding { level: Level::Warning, line: 2, key, message, .. }] = &wrong[..] else {
         panic!("{wrong:?}")
     };
     assert!(key == "interfaces.ehr1" && message.contains("only lo, eth1"), "{message}");
-    let later = found(&format!("enforcement.mode = \"best-effort\"\n{}", table("tun0")));
-    assert!(matches!(&later[..], [Finding { level: Level::Warning, .. }]), "{later:?}");
     let part = found("node.protocols = [\"rsvp\"]\n[interfaces.ehr1.rsvp]\nany_source = true\n");
-    assert!(part.iter().any(|one| one.level == Level::Error && one.message.contains("no such interface")));
+    assert!(part.iter().any(|one| one.level == Level::Warning && one.message.contains("no such interface")));
     // A machine that is not this one is not judged.
     assert_eq!(
         lines(parse(Path::new("node.toml"), &format!("version = 1\n{}", table("ehr1"))).findings),

@@ -25,9 +25,15 @@ use crate::requests::Replies;
 use crate::view::View;
 
 /// What keeps the node from its work, and an operator can mend.
-fn warnings(view: &View<'_>) -> Vec<String> {
+fn warnings(view: &mut View<'_>) -> Vec<String> {
     let other = view.node.rsvp().and_then(|rsvp| rsvp.neighbours().other_clock(view.now));
-    other.map(|other| clock_warning(&other)).into_iter().collect()
+    let clock = other.map(|other| clock_warning(&other));
+    let here: Vec<_> = view.kernel.interfaces().iter().map(|one| one.name.clone()).collect();
+    let links = view.kernel.enforcer().into_iter().flat_map(|enforcer| enforcer.capabilities());
+    let waiting = links.filter(|link| !here.contains(&link.name)).map(|link| {
+        format!("waiting for the interface {}: nothing is granted there until it comes", link.name)
+    });
+    clock.into_iter().chain(waiting).collect()
 }
 
 fn clock_warning(other: &OtherClock) -> String {
