@@ -47,6 +47,8 @@ if [ "${1:-}" = test ]; then
     if ! /usr/bin/python3 -c 'import jsonschema, prometheus_client.openmetrics' 2>/dev/null; then
         packages+=(python3 python3-jsonschema python3-prometheus-client)
     fi
+    # Another composer and reader of RSVP messages.
+    if ! /usr/bin/python3 -W ignore -c 'import scapy.contrib.rsvp' 2>/dev/null; then packages+=(python3 python3-scapy); fi
 fi
 
 cargo_version=$(cargo --version 2>/dev/null | cut -d ' ' -f 2 || true)

@@ -170,6 +170,7 @@ step "oldest compiler, Rust $msrv" scripts/msrv.sh --quick
 step "build the programs" cargo build --quiet --release --locked -p signalboxd -p signalbox
 step "instructions against the record" "$bin/signalbox" bench instructions --compare scripts/instructions.tsv
 step "metrics" scripts/metrics.sh "$bin"
+step "RSVP messages of scapy" /usr/bin/python3 -W ignore scripts/scapy_rsvp.py "$bin/signalbox"
 step "build the tests" cargo test --quiet --workspace --locked --no-run "${features[@]}"
 step "tests" run_tests
 step "oracle" oracle
