@@ -8,16 +8,16 @@ use signalbox_core::IfIndex;
 use signalbox_core::traffic::ReservationId;
 use signalbox_linux::confine::{Confinement, FileAccess, Files, Needs, User, confine};
 use signalbox_linux::traffic::{Enforcer, TrafficConfig};
-use signalbox_linux::{Io, IoConfig, topology};
+use signalbox_linux::{IoConfig, topology};
 
 use crate::helper::helper;
-use crate::network::{Network, config, footprint, gist, until};
+use crate::network::{Network, config, footprint, gist, open_here, until};
 use crate::rsvp::rsvp;
 use crate::traffic::{self, kernel_state, reservation};
 
 /// The confined process: it opens everything, gives up its privileges, and does what comes later in a daemon's life.
 pub(crate) fn confined(ebpf: bool) {
-    let io = Io::open(&IoConfig { entries: vec![gist(), rsvp()], ..config() }).unwrap();
+    let io = open_here(&IoConfig { entries: vec![gist(), rsvp()], ..config() });
     let mut enforcer = Enforcer::open(&TrafficConfig { ebpf, ..traffic::config() }).unwrap();
     let first = link(&enforcer);
     let directory = std::env::temp_dir();

@@ -14,7 +14,7 @@ use signalbox_linux::{Io, IoConfig, capability};
 
 const PART: &str = "SBXT_PART";
 
-use crate::network::{config, gist};
+use crate::network::{config, gist, open_here};
 use crate::rsvp::rsvp;
 
 /// A command that runs this program in `part`.
@@ -37,11 +37,11 @@ fn process() {
     match env::var(PART).as_deref() {
         Ok("daemon") => {
             // The kernel removes owned tables with their daemon. Without owner they stay, as on older kernels.
-            let _io = Io::open(&IoConfig { own_tables: false, ..config }).unwrap();
+            let _io = open_here(&IoConfig { own_tables: false, ..config });
             std::thread::sleep(Duration::from_secs(60));
         }
         Ok("rsvp-daemon") => {
-            let _io = Io::open(&IoConfig { entries: vec![gist(), rsvp()], ..config }).unwrap();
+            let _io = open_here(&IoConfig { entries: vec![gist(), rsvp()], ..config });
             std::thread::sleep(Duration::from_secs(60));
         }
         Ok("traffic-daemon") => {
@@ -75,7 +75,7 @@ fn process() {
         }
         Ok("user-namespace") => {
             let namespace = Namespace::create("inner").unwrap();
-            namespace.run(|| Io::open(&config).unwrap().close().unwrap()).unwrap();
+            namespace.run(|| open_here(&config).close().unwrap()).unwrap();
             namespace.delete().unwrap();
             eprintln!("opened in a user namespace");
         }
@@ -86,7 +86,7 @@ fn process() {
 /// Opens connections to itself until the process has no descriptor left, and then closes them.
 fn few_descriptors() {
     let streams = StreamConfig { accept_limit_per_source: 1000, ..StreamConfig::default() };
-    let mut io = Io::open(&IoConfig { intercept: false, streams, ..config() }).unwrap();
+    let mut io = open_here(&IoConfig { intercept: false, streams, ..config() });
     let (mut buffer, mut names) = (StreamBuffer::new(), (1..).step_by(2).map(StreamId));
     io.streams().listen(StreamKind::Tcp, 7000).unwrap();
     let here: IpAddr = "10.2.0.1".parse().unwrap();

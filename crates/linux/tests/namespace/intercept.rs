@@ -181,7 +181,7 @@ fn without_alert_only_q_mode_is_taken() {
     let matches = vec![Match::word(0, 0x4e04_bda5), q_mode];
     let without_alert = Intercept::passing(AlertRule::NotRequired, matches);
     let config = IoConfig { entries: vec![gist().with_intercept(without_alert)], ..IoConfig::default() };
-    let mut r = net.r.run(|| Io::open(&config).unwrap()).unwrap();
+    let mut r = open(&net.r, &config);
     let (mut a, mut b) = (Network::host(&net.a), Network::host(&net.b));
     let mut q_mode = GIST.to_vec();
     q_mode[10] |= 0x80;

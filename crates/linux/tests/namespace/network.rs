@@ -128,13 +128,18 @@ pub(crate) fn failures(io: &mut Io) -> Vec<(IpAddr, TransmitError)> {
 }
 
 /// Opens a driver in a namespace.
+pub(crate) fn open(namespace: &Namespace, config: &IoConfig) -> Io {
+    namespace.run(|| open_here(config)).unwrap()
+}
+
+/// Opens a driver in the namespace of this thread.
 ///
 /// A program that another test starts has the descriptors of this process until it executes. For so long it can
 /// hold the port of a driver that ended.
-pub(crate) fn open(namespace: &Namespace, config: &IoConfig) -> Io {
+pub(crate) fn open_here(config: &IoConfig) -> Io {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        match namespace.run(|| Io::open(config)).unwrap() {
+        match Io::open(config) {
             Err(error) if error.id == "port-in-use" && Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(5));
             }
