@@ -1,8 +1,8 @@
 # What people type. The work is in scripts/, the same at the desk and in continuous integration.
-.PHONY: help demo test lint fuzz deny msrv bench kernels kernels-short bpf bpf-check generated hooks
+.PHONY: help demo test lint fuzz deny msrv bench kernels kernels-short rounds bpf bpf-check generated hooks
 
 help:  ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
 
 demo:  ## install what is missing, build, send a first signal through four nodes, reserve for a flow in a flood
 	@scripts/demo.sh
@@ -33,6 +33,9 @@ kernels:  ## scenarios on Linux 5.10, 6.1, 6.12 and the newest, in virtual machi
 
 kernels-short:  ## the same on Linux 6.1 with six scenarios, in some minutes
 	@scripts/kernels.sh --short
+
+rounds:  ## the tests of the kernel and all scenarios COUNT times from one build, beside BUSY busy processors; log: target/rounds.log
+	@scripts/rounds.sh $(or $(COUNT),3) $(or $(BUSY),0)
 
 generated:  ## make the Rust code of the gRPC API after a change of a proto file, and docs/config.md
 	@scripts/generated.sh

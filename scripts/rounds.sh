@@ -1,0 +1,63 @@
+#!/bin/bash
+# Runs the tests of the kernel and all scenarios again and again from one build: what fails by chance fails in one of the rounds.
+# usage: rounds.sh COUNT [BUSY]. With BUSY so many processors are busy with something else meanwhile. Nothing gets a second run.
+# The log goes to target/rounds.log, a line for each round and for each failure; it names the build by the hash of its programs.
+set -u
+count=${1:?usage: rounds.sh COUNT [BUSY]}
+busy=${2:-0}
+"$(dirname "$0")/setup.sh" test || exit 1
+. "$(dirname "$0")/env.sh"
+[ "$(id -u)" = 0 ] || die "network namespaces need root"
+
+features=signalbox-linux/namespace-tests,signalbox-lab/namespace-tests,signalboxd/namespace-tests
+say "building"
+cargo build --release --quiet --locked -p signalboxd -p signalbox || exit 1
+built=$(cargo test --locked --workspace --features "$features" --test namespace --no-run --message-format json 2>/dev/null) || exit 1
+programs=$(sed -n 's/.*"executable":"\([^"]*namespace-[^"]*\)".*/\1/p' <<<"$built" | sort)
+SIGNALBOX_BIN=$(cd "$bin" && pwd)
+export SIGNALBOX_BIN RUST_BACKTRACE=0
+log=target/rounds.log
+build=$(cat "$bin/signalboxd" "$bin/signalbox" $programs | sha256sum | cut -c 1-12)
+names=$("$bin/signalbox" lab list --names)
+
+loops=()
+trap 'for loop in "${loops[@]}"; do kill "$loop"; done' EXIT
+for ((n = 0; n < busy; n++)); do
+    sh -c 'while :; do :; done' &
+    loops+=($!)
+done
+
+note() { echo "$*" | tee -a "$log"; }
+
+scenario() {
+    local output
+    output=$("$SIGNALBOX_BIN/signalbox" lab run "$1" --json 2>&1) && return
+    printf 'FAILED %s\n%s\n' "$1" "$output"
+}
+export -f scenario
+
+failures=0
+for ((round = 1; round <= count; round++)); do
+    start=$SECONDS
+    results=$(mktemp -d)
+    # Nothing has changed, so that cargo builds nothing.
+    cargo test --workspace --locked --no-fail-fast --features "$features" --test namespace >"$results/kernel" 2>&1 &
+    tests=$!
+    printf '%s\n' $names | xargs -P 3 -I '{}' bash -c 'scenario "$1"' _ '{}' >"$results/scenarios"
+    wait "$tests" || fault="the tests of the kernel ended with $?"
+    passed=$(sed -n 's/^test result: .* \([0-9]*\) passed; .*/\1/p' "$results/kernel" | awk '{ all += $1 } END { print all + 0 }')
+    broken=$(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$results/kernel" | grep -vx helper::process; sed -n 's/^FAILED /scenario /p' "$results/scenarios")
+    # A program that died has no names.
+    broken=${broken:-${fault:-}}
+    fault=
+    number=$(grep -c . <<<"$broken")
+    failures=$((failures + number))
+    note "$(date -u +%FT%TZ) build $build of $(git rev-parse --short HEAD), $busy busy: $passed tests of the kernel passed," \
+        "$(wc -w <<<"$names") scenarios, $number failed, $((SECONDS - start)) s, load $(cut -d ' ' -f 1 /proc/loadavg)"
+    if [ "$number" != 0 ]; then
+        note "$broken"
+        cat "$results/kernel" "$results/scenarios" >"target/rounds.$(date +%s).failed"
+    fi
+    rm -rf "$results"
+done
+[ "$failures" = 0 ]
