@@ -17,7 +17,7 @@ PROJECT = HERE.parent.parent
 # The releases whose kernels are tried: Debian 11, 12, 13, and what comes next.
 RELEASES = {"5.10": "bullseye", "6.1": "bookworm", "6.12": "trixie", "newest": "sid"}
 # What is in the virtual machine beside Signalbox, and the packages that have it.
-PACKAGES = ["busybox-static", "kmod", "iproute2", "nftables", "wireguard-tools", "bird2", "frr"]
+PACKAGES = ["busybox-static", "kmod", "iproute2", "nftables", "wireguard-tools", "bird2", "frr", "libpam-modules"]
 PROGRAMS = ["sbin/ip", "sbin/tc", "sbin/bridge", "bin/ss", "usr/sbin/nft", "usr/bin/wg", "usr/sbin/bird", "usr/bin/vtysh",
             "usr/lib/frr/zebra", "usr/lib/frr/ospfd"]
 USERS = """root:x:0:0:root:/root:/bin/sh
@@ -78,6 +78,13 @@ def make_root(release, folder, listed):
         image.copy_program(PROJECT / os.environ["PROGRAMS"] / program, folder, f"/usr/local/bin/{program}", tools)
         subprocess.run(["strip", "--strip-debug", folder / f"usr/local/bin/{program}"], check=True)
     (folder / "etc/iproute2").mkdir(parents=True)
+    # FRR's shell asks PAM who it is.
+    permit = packages.one([tools], "lib/x86_64-linux-gnu/security/pam_permit.so", "usr/lib/x86_64-linux-gnu/security/pam_permit.so")
+    image.copy_program(permit, folder, "/lib/x86_64-linux-gnu/security/pam_permit.so", tools)
+    (folder / "etc/pam.d").mkdir()
+    (folder / "etc/pam.d/frr").write_text("auth sufficient pam_permit.so\naccount sufficient pam_permit.so\n", encoding="utf-8")
+    (folder / "etc/frr").mkdir()
+    (folder / "etc/frr/vtysh.conf").touch()
     (folder / "etc/passwd").write_text(USERS, encoding="utf-8")
     (folder / "etc/group").write_text(GROUPS, encoding="utf-8")
     (folder / "jobs").write_text("".join(f"{name} {command}\n" for name, command in listed), encoding="utf-8")
