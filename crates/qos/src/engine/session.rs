@@ -190,6 +190,8 @@ pub(super) struct Local {
     pub(super) reverse_deadline: Option<Time>,
     /// The request failed temporarily, and is repeated.
     pub(super) retry: Option<Retry>,
+    /// Requests for smaller packets since the last one of the user.
+    pub(super) smaller: u8,
 }
 
 impl Local {
@@ -206,6 +208,7 @@ impl Local {
             unreported: None,
             reverse_deadline: None,
             retry: None,
+            smaller: 0,
         }
     }
 }

@@ -17,6 +17,8 @@ use crate::wire::Info;
 
 /// Sizes that are tried where the refusal names no MTU: those of usual links and tunnels.
 const USUAL: [u32; 7] = [1492, 1480, 1450, 1420, 1400, 1280, 576];
+/// Most requests for smaller packets after one request of the user: a node that names an octet less each time ends here.
+const MOST_TRIES: u8 = 8;
 /// What stands before the MTU in the note of a refusal.
 const NAMES: &str = " an MTU of ";
 
@@ -62,9 +64,10 @@ impl Qos {
             return None;
         }
         let session = self.sessions.get_mut(key)?;
-        let local = session.local.as_mut().filter(|local| !local.releasing)?;
+        let local = session.local.as_mut().filter(|local| !local.releasing && local.smaller < MOST_TRIES)?;
         let Origin::Reserve(request) = &mut local.origin else { return None };
         let size = next_size(request, failure)?;
+        local.smaller += 1;
         tracing::debug!(session = %session.id, size, reason = %failure, "asks for smaller packets");
         request.qos.max_packet = size;
         Some(rmf::initial(&request.qos, request.priority, CarriedBy::Reserve))

@@ -153,6 +153,33 @@ fn a_request_without_a_size_follows_the_path() {
     }
 }
 
+/// Each refusal names an MTU that is an octet less: the user is told after a few.
+#[test]
+fn a_request_is_repeated_for_few_sizes() {
+    let mut rig = Rig::new();
+    let mut last = begin(&mut rig, request());
+    for mtu in (1200..1500).rev() {
+        let note = format!("eth2 has an MTU of {mtu} octets");
+        let refusal = Message {
+            rii: last.message().rii,
+            rsn: last.message().rsn,
+            info: Some(Info::RESERVATION_FAILURE.into()),
+            note: Some(&note),
+            ..Message::new(MessageType::RESPONSE)
+        };
+        let sent = rig.receive_octets(BEHIND, last.mri.inverted(), last.session, &octets(&refusal));
+        match sent.into_iter().find(|sent| !sent.message().is_tear()) {
+            Some(next) => last = next,
+            None => {
+                let Some(QosEvent::Failed(failure)) = rig.events.last() else { panic!("{:?}", rig.events) };
+                assert_eq!((failure.rule.as_deref(), mtu), (Some(note.as_str()), 1500 - 9));
+                return;
+            }
+        }
+    }
+    panic!("it is repeated for each size");
+}
+
 /// A parameter that a node on the path cannot interpret is returned with the N flag. The policy of the QNI decides
 /// whether it accepts the reservation.
 ///
