@@ -8,18 +8,21 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use signalbox_core::node::{Input, Prefix};
+use signalbox_core::node::{Input, Interface, NoRoute, Prefix, Route, RouteQuery};
 use signalbox_core::{IfIndex, Time};
 use signalbox_node::resources::GrantId;
 
 use super::Driver;
 use super::engine::Routed;
-use crate::course;
+use crate::course::{self, Routing};
 
 /// Time between two ticks of one pass over all reservations.
 const TICK: Duration = Duration::from_millis(250);
 /// Reservations that one tick looks at.
 const STEP: usize = 32;
+/// Questions to the kernel after which a tick looks at no further reservation: a filter costs one question, and one for each
+/// interface where the first answer names another link.
+const QUESTIONS: usize = 64;
 /// Shortest time from the begin of a pass to the next one.
 const PASS: Duration = Duration::from_secs(2);
 /// How long packets leave elsewhere before the protocols look again: by then they have followed what the kernel reported.
@@ -52,6 +55,23 @@ pub(super) struct Sweep {
 impl Default for Sweep {
     fn default() -> Self {
         Self { due: Time::ZERO, next_pass: Time::ZERO, place: 0, strays: BTreeMap::new() }
+    }
+}
+
+/// Counts what the kernel is asked.
+struct Questions<T> {
+    of: T,
+    asked: usize,
+}
+
+impl<T: Routing> Routing for Questions<T> {
+    fn interfaces(&self) -> &[Interface] {
+        self.of.interfaces()
+    }
+
+    fn route(&mut self, query: &RouteQuery) -> Result<Route, NoRoute> {
+        self.asked += 1;
+        self.of.route(query)
     }
 }
 
@@ -126,13 +146,13 @@ impl Driver {
         let (mut looked_at, mut again) = (0, Vec::new());
         let sweep = &mut self.sweep;
         let resources = self.engine.node.resources();
-        let mut kernel = Routed(&mut self.engine.io);
+        let mut kernel = Questions { of: Routed(&mut self.engine.io), asked: 0 };
         let next = resources.walk(sweep.place, |held| {
             looked_at += 1;
             let elsewhere = course::elsewhere(&mut kernel, held.ifindex, &held.filters);
             let verdict = sweep.seen(now, held.grant, held.ifindex, elsewhere.is_some());
             again.extend(elsewhere.filter(|_| verdict == Verdict::LookAgain));
-            looked_at < STEP
+            looked_at < STEP && kernel.asked < QUESTIONS
         });
         self.sweep.done(now, next);
         if !again.is_empty() {
