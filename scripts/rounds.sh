@@ -1,6 +1,7 @@
 #!/bin/bash
 # Runs the tests of the kernel and all scenarios again and again from one build: what fails by chance fails in one of the rounds.
 # usage: rounds.sh COUNT [BUSY]. With BUSY so many processors are busy with something else meanwhile. Nothing gets a second run.
+# SIDE_BY_SIDE=N: so many scenarios run at a time, 3 without it, as in make test.
 # The log goes to target/rounds.log, a line for each round and for each failure; it names the build by the hash of its programs.
 set -u
 count=${1:?usage: rounds.sh COUNT [BUSY]}
@@ -43,7 +44,7 @@ for ((round = 1; round <= count; round++)); do
     # Nothing has changed, so that cargo builds nothing.
     cargo test --workspace --locked --no-fail-fast --features "$features" --test namespace >"$results/kernel" 2>&1 &
     tests=$!
-    printf '%s\n' $names | xargs -P 3 -I '{}' bash -c 'scenario "$1"' _ '{}' >"$results/scenarios"
+    printf '%s\n' $names | xargs -P "${SIDE_BY_SIDE:-3}" -I '{}' bash -c 'scenario "$1"' _ '{}' >"$results/scenarios"
     wait "$tests" || fault="the tests of the kernel ended with $?"
     passed=$(sed -n 's/^test result: .* \([0-9]*\) passed; .*/\1/p' "$results/kernel" | awk '{ all += $1 } END { print all + 0 }')
     broken=$(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$results/kernel" | grep -vx helper::process; sed -n 's/^FAILED /scenario /p' "$results/scenarios")

@@ -10,7 +10,7 @@ failed=0
 broken=()
 unsteady=()
 logs=$(mktemp -d)
-trap 'rm -rf "$logs" "$logs.again"' EXIT
+trap 'rm -rf "$logs"' EXIT
 
 # A step that has counted its failures by name returns 2.
 step() { # name, command...
@@ -74,23 +74,6 @@ run_group() { # name, arguments of cargo test...
     return "${PIPESTATUS[0]}"
 }
 
-# Tests of the kernel share it with everything else on the machine. One that fails runs a second time, alone, as a scenario does;
-# the end names it. More than a few that fail are no accident.
-again() { # log of the first run
-    local names
-    mapfile -t names < <(sed -n 's/^test \([^ ]*\) \.\.\. FAILED$/\1/p' "$1" | grep -vx helper::process | sort -u)
-    if [ ${#names[@]} = 0 ] || [ ${#names[@]} -gt 3 ]; then return 1; fi
-    say "${names[*]}: failed at first; a second run, alone"
-    awk '/^failures:$/ { show = 1 } /^test result/ { show = 0 } show || /panicked at/' "$1"
-    # Not beside the logs of the first runs, which are counted.
-    if ! cargo test --workspace --locked --no-fail-fast "${features[@]}" --test namespace -- --exact "${names[@]}" >"$logs.again" 2>&1; then
-        cat "$logs.again"
-        return 1
-    fi
-    passed=$((passed + ${#names[@]}))
-    unsteady+=("${names[@]/#/test }")
-}
-
 run_tests() {
     # The lab runs the programs that people run.
     SIGNALBOX_BIN=$(cd "$bin" && pwd)
@@ -105,7 +88,7 @@ run_tests() {
     fi
     run_group programs --lib --bins --test '[!n]*' --test 'n[!a]*' || status=1
     run_group documentation --doc || status=1
-    if [ -n "$kernel" ]; then wait "$kernel" || again "$logs/namespace" || status=1; fi
+    if [ -n "$kernel" ]; then wait "$kernel" || status=1; fi
     # A test that fails is counted by name; a build that fails, or a program that dies, counts as the step.
     counts=$(sed -n 's/^test result: .* \([0-9]*\) passed; \([0-9]*\) failed;.*/\1 \2/p' "$logs"/* |
         awk '{ passed += $1; failed += $2 } END { print passed + 0, failed + 0 }')
