@@ -1,7 +1,8 @@
 //! A lab that exists: its nodes, its daemons, its end.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::io::Write;
+use std::{fs, io};
 
 use anyhow::{Context, Result, anyhow};
 use signalbox_linux::process::Identity;
@@ -28,6 +29,14 @@ pub(crate) struct Lab {
 impl Lab {
     /// Makes the network of a plan; a failure leaves nothing behind.
     pub(crate) fn make(plan: Plan) -> Result<Self> {
+        if net::remove_remains(&plan.name)? {
+            // Progress that cannot be printed is no reason to fail.
+            let _ = writeln!(
+                io::stderr(),
+                "{}: the files of a run that ended with its machine are removed",
+                plan.name
+            );
+        }
         net::refuse_standing(&plan)?;
         let namespaces = plan.nodes.iter().map(|node| node.namespace.clone()).collect();
         let state = State::create(&plan.name, namespaces)?;

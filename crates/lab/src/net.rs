@@ -321,6 +321,12 @@ pub(crate) fn remove(lab: &str) -> Result<bool> {
     }
     let planned = state.map(|state| state.namespaces).unwrap_or_default();
     for namespace in netns::list(NAMESPACE_PREFIX)?.into_iter().filter(|name| is_of(lab, name)) {
+        if !netns::stands(&namespace) {
+            if planned.contains(&namespace) {
+                netns::delete(&namespace)?;
+            }
+            continue;
+        }
         // A namespace that was made just before a crash has no mark yet, but it is in the state and is empty.
         let aliases = aliases(&namespace)?;
         let fresh = planned.contains(&namespace) && aliases.len() <= 1;
@@ -331,6 +337,18 @@ pub(crate) fn remove(lab: &str) -> Result<bool> {
     }
     State::remove(lab)?;
     Ok(found)
+}
+
+/// Takes away the files of a lab that ended with its machine or container: no process and no namespace of it is left.
+pub(crate) fn remove_remains(lab: &str) -> Result<bool> {
+    let Some(state) = State::load(lab)? else { return Ok(false) };
+    let mut processes = state.daemons.iter().map(|daemon| daemon.process).chain([state.maker]);
+    if processes.any(|process| process.identity().is_alive())
+        || state.namespaces.iter().any(|name| netns::stands(name))
+    {
+        return Ok(false);
+    }
+    remove(lab)
 }
 
 /// Returns the labs of which something exists: by their state, or by their mark where the state is lost.

@@ -7,6 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::{env, fs, io, panic, thread};
 
 use nix::sched::{CloneFlags, setns};
+use nix::sys::statfs::{NSFS_MAGIC, statfs};
 
 use crate::process::{self, Identity};
 use crate::sys;
@@ -124,6 +125,13 @@ pub fn list(prefix: &str) -> io::Result<Vec<String>> {
         .collect();
     names.sort();
     Ok(names)
+}
+
+/// Whether the name leads to a namespace. The file of a name may be left without one, where the machine or its container has
+/// started anew with the same `/run`.
+#[must_use]
+pub fn stands(name: &str) -> bool {
+    statfs(&path(name)).is_ok_and(|system| system.filesystem_type() == NSFS_MAGIC)
 }
 
 /// Removes the namespace's name. A missing name is no error.

@@ -175,6 +175,26 @@ fn down_cleans_up_after_a_run_that_was_killed() {
     assert_gone("t-killed");
 }
 
+/// A machine, or a container, that starts anew with the same `/run` has the files of a lab, and nothing of the lab.
+#[test]
+fn the_files_of_a_run_that_ended_with_its_machine_are_no_lab() {
+    let network = Network::new("t-anew", "steps = [{ wait = \"10ms\" }]\n");
+    let up = signalbox(&["lab", "up", network.path()]);
+    assert!(up.status.success(), "{}", stderr(&up));
+    let names = namespaces("t-anew");
+    assert_eq!(names.len(), 3);
+    // The lab stands, so its name is taken.
+    assert_eq!(signalbox(&["lab", "run", network.path()]).status.code(), Some(3));
+    for name in &names {
+        assert!(Command::new("ip").args(["netns", "delete", name]).status().expect("ip is there").success());
+        std::fs::write(format!("/run/netns/{name}"), "").expect("the test is root");
+    }
+    let run = signalbox(&["lab", "run", network.path()]);
+    assert!(run.status.success(), "{}{}", stdout(&run), stderr(&run));
+    assert!(stderr(&run).contains("ended with its machine"), "{}", stderr(&run));
+    assert_gone("t-anew");
+}
+
 #[test]
 fn a_namespace_of_somebody_else_is_left_alone() {
     let name = "sbx-t-foreign-x";
