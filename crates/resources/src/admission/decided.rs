@@ -1,5 +1,6 @@
 //! Records of what became of requests; see [`decision`](crate::decision).
 
+use core::net::IpAddr;
 use std::sync::Arc;
 
 use signalbox_core::node::Prefix;
@@ -173,6 +174,21 @@ impl Resources {
             lasted: None,
         };
         self.push(ask, decision);
+    }
+
+    /// Another node refused a request of which this node has granted its part. That part stands.
+    pub fn note_refused_beyond(&mut self, grant: GrantId, node: IpAddr) {
+        if !self.decisions.is_on() {
+            return;
+        }
+        let key = Key::from_u64(grant.0);
+        let decision = self.grants.get(key).and_then(|held| {
+            let group = self.groups.get(held.group)?;
+            Some(self.about(key, held, group, Outcome::Refused, Why::Beyond(Some(node))))
+        });
+        if let Some(decision) = decision {
+            self.note_decision(decision);
+        }
     }
 
     fn push(&mut self, ask: &GrantRequest, decision: Decision) {

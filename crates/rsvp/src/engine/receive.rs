@@ -97,7 +97,7 @@ impl Rsvp {
             MessageType::PATH_TEAR => self.on_path_tear(message, iface, resources),
             MessageType::RESV_TEAR => self.on_resv_tear(message, iface, resources),
             MessageType::PATH_ERR => self.on_path_err(message, iface, incoming.packet.src),
-            MessageType::RESV_ERR => self.on_resv_err(message, iface),
+            MessageType::RESV_ERR => self.on_resv_err(message, iface, resources),
             MessageType::RESV_CONF => self.on_resv_conf(&incoming.packet, message, iface),
             kind => {
                 self.counters.unsupported += 1;

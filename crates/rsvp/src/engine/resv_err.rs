@@ -7,8 +7,10 @@ use std::collections::BTreeSet;
 
 use signalbox_core::Key;
 use signalbox_core::stamp::Stamp;
+use signalbox_resources::Resources;
 
 use super::Rsvp;
+use super::branch::Branch;
 use super::errors::Origin;
 use super::forward::AT_ONCE;
 use super::interfaces::Iface;
@@ -195,7 +197,7 @@ impl Rsvp {
 
     /// Handles a ResvErr from a previous hop: sets blockade state after an admission failure, and passes the error on
     /// to the next hops that may have caused it.
-    pub(super) fn on_resv_err(&mut self, message: &Message<'_>, iface: Iface) {
+    pub(super) fn on_resv_err(&mut self, message: &Message<'_>, iface: Iface, resources: &mut Resources) {
         let (Some(session), Some(hop), Some(error), Some(style)) =
             (message.session, message.hop, message.error, message.style)
         else {
@@ -275,7 +277,7 @@ impl Rsvp {
             scope: scope.as_deref(),
             from: (hop.addr, iface),
         };
-        self.pass_resv_err(&passed, iface);
+        self.pass_resv_err(&passed, iface, resources);
     }
 
     fn set_blockades(&mut self, session: Key, style: Style, concerned: &[Key], flowspec: FlowSpec) {
@@ -327,7 +329,7 @@ impl Rsvp {
 
     /// Passes a ResvErr on to the next hops whose requests share a sender with it, but not back to where it came from
     /// (RFC 2205 §3.1.8).
-    fn pass_resv_err(&mut self, passed: &PassedError<'_>, iface: Iface) {
+    fn pass_resv_err(&mut self, passed: &PassedError<'_>, iface: Iface, resources: &mut Resources) {
         let mut branches: Vec<Key> = Vec::new();
         for sender in passed.senders.iter().filter_map(|key| self.senders.get(*key)) {
             for (key, branch) in self.branches_of(sender) {
@@ -341,20 +343,26 @@ impl Rsvp {
                 Some(branch) => branch.requests().map(|request| request.hop).collect(),
                 None => continue,
             };
+            let mut concerned = false;
             for hop in hops {
-                self.pass_to(passed, key, hop);
+                concerned |= self.pass_to(passed, key, hop);
+            }
+            // What is reserved here stays (RFC 2205 §3.1.8), so nothing ends.
+            if let Some(grant) = self.branches.get(key).filter(|_| concerned).and_then(Branch::grant) {
+                resources.note_refused_beyond(grant, passed.error.node);
             }
         }
     }
 
-    fn pass_to(&mut self, passed: &PassedError<'_>, branch: Key, hop: u32) {
+    /// Passes a ResvErr on to a next hop. Whether that hop has a part in what failed, and gets it.
+    fn pass_to(&mut self, passed: &PassedError<'_>, branch: Key, hop: u32) -> bool {
         let PassedError { session, message, error, style, senders: concerned, spared_under, failed, .. } =
             *passed;
-        let Some(record) = self.branches.get(branch) else { return };
-        let Some(request) = record.request(hop) else { return };
+        let Some(record) = self.branches.get(branch) else { return false };
+        let Some(request) = record.request(hop) else { return false };
         // Next hops with smaller requests did not cause the error.
         if spared_under.is_some_and(|blockade| merge::exceeds(&blockade, &request.flowspec)) {
-            return;
+            return false;
         }
         let oif = record.oif;
         let shared: Vec<Key> = match style {
@@ -363,7 +371,7 @@ impl Rsvp {
             Style::Wf => Vec::new(),
         };
         if style.is_explicit() && shared.is_empty() {
-            return;
+            return false;
         }
         let filters: Vec<Filter> =
             shared.iter().filter_map(|key| Some(self.filter_of(self.senders.get(*key)?))).collect();
@@ -376,7 +384,7 @@ impl Rsvp {
                     .filter(|src| arrived.binary_search(src).is_ok()),
             );
             if scope.is_empty() {
-                return;
+                return false;
             }
         }
         if is_application(hop) {
@@ -403,21 +411,21 @@ impl Rsvp {
                     },
                 );
             }
-            return;
+            return true;
         }
-        let Some(next) = self.hops.lookup(hop).copied() else { return };
+        let Some(next) = self.hops.lookup(hop).copied() else { return false };
         if message.hop.is_some_and(|from| from.addr == next.addr) {
             self.counters.errors_returning += 1;
-            return;
+            return false;
         }
         // Hops may form a circle: each passes on few errors of each request.
         let flowspec = message.objects().find(|object| object.kind.class == Class::FLOWSPEC);
         let contents = (error, flowspec.map(|object| object.octets), &scope);
         if !self.errors.allow(self.now, passed.from, &(branch, hop), &contents) {
             self.counters.errors_limited += 1;
-            return;
+            return false;
         }
-        let Some(of) = self.sessions.get(session).map(|one| self.session_of(one)) else { return };
+        let Some(of) = self.sessions.get(session).map(|one| self.session_of(one)) else { return false };
         let repeats = self.may_repeat_in_errors(message);
         let envelope = self.envelope_to(next.addr, oif);
         self.transmit(envelope, MessageType::RESV_ERR, |node, w| {
@@ -439,5 +447,6 @@ impl Rsvp {
                 w.filter_spec(filter);
             }
         });
+        true
     }
 }

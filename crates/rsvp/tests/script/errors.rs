@@ -1,5 +1,6 @@
 //! PathErrs and ResvErrs and their destinations (RFC 2205 §2.10, §3.1.7, §3.1.8; RERR MESSAGE ARRIVES of RFC 2209).
 
+use signalbox_resources::decision::{Outcome, Why};
 use signalbox_rsvp::wire::{Class, ErrorCode, ErrorFlags, ErrorSpec, MessageType, RsvpHop, Session, Style};
 
 use crate::rig::{
@@ -117,6 +118,28 @@ fn a_resv_err_goes_to_all_who_may_have_caused_it() {
     let failed = Resv { scope: vec![sender(1).src, sender(2).src], ..Resv::wf(load(B)).from(3, 8, group()) };
     let sent = rig.neighbourly(1, at(1, 9), &failed.error_octets(1, ErrorCode::POLICY, 0, false));
     assert_eq!(kinds(&sent), [err(3, 8)]);
+}
+
+/// The record of decisions names the node upstream that refused, once for each reservation that has a part in it.
+#[test]
+fn a_router_records_which_node_upstream_refused() {
+    let mut rig = tree();
+    rig.resources.record_decisions(true);
+    for (n, k, of) in [(3, 9, 2), (3, 8, 2), (4, 9, 2), (4, 7, 3)] {
+        rig.resv(&Resv::ff(&[(load(B), of)]).from(n, k, group()));
+    }
+    while rig.resources.next_decision().is_some() {}
+    let failed = Resv::ff(&[(load(B), 2)]).from(3, 9, group());
+    rig.neighbourly(1, at(1, 9), &failed.error_octets(1, ErrorCode::POLICY, 5, false));
+    let mut decided: Vec<_> = std::iter::from_fn(|| rig.resources.next_decision())
+        .map(|one| (one.interface.unwrap().to_string(), one.outcome, one.why))
+        .collect();
+    decided.sort_by(|a, b| a.0.cmp(&b.0));
+    let refused = |n: u8| (format!("eth{n}"), Outcome::Refused, Why::Beyond(Some(addr("10.7.7.7"))));
+    assert_eq!(decided, [refused(3), refused(4)]);
+    // A ResvErr that no state here has to do with is no decision.
+    rig.neighbourly(2, at(2, 9), &failed.error_octets(2, ErrorCode::POLICY, 5, false));
+    assert_eq!(rig.resources.next_decision(), None);
 }
 
 /// RSVP-2209-RERR-03, RSVP-3.1.8-08: with InPlace an admission failure is not sent to next hops with smaller requests.
