@@ -1,6 +1,6 @@
 //! Messages and sessions that wait for the answer to a route lookup.
 //!
-//! What waits dies with its session: a request that goes on after the release of its session would make state that nobody ends.
+//! What waits dies with its session: a request that goes on after the release of its session would make state that no message ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 

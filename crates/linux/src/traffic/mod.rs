@@ -229,7 +229,8 @@ impl Enforcer {
             }
         };
         let there = |ifindex: u32, name: &str| links.iter().any(|l| l.ifindex == ifindex && l.name == name);
-        // The queues of an interface go with it. One that has another name has them still, and nobody looks after them there.
+        // The queues of an interface go with it. One that has another name has them still, and no link of the configuration
+        // names it.
         let connection = &mut self.connection;
         self.links.retain(|ifindex, link| {
             let stays = there(*ifindex, link.name());

@@ -199,7 +199,7 @@ impl Natfw {
     }
 
     /// The edge is to send a CREATE for an EXTERNAL in proxy mode: its success is told when the CREATE has arrived here, so that
-    /// all nodes between the edge and this one had it.
+    /// all nodes between the edge and this one have received it.
     fn expect_create(&mut self, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let allows = session.asked.efi.action == RuleAction::ALLOW;

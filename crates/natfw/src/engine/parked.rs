@@ -1,6 +1,6 @@
 //! Requests that wait for routes. One waits for each peer of a session: the last one.
 //!
-//! What waits dies with its session. A request that was resumed after the deletion of its session would open a passage that nobody
+//! What waits dies with its session. A request that was resumed after the deletion of its session would open a passage that no message
 //! refreshes, and that its user cannot close.
 
 use core::net::IpAddr;

@@ -1,4 +1,4 @@
-//! A peer that answers Queries and whose TCP is filtered: the user is told so, and soon after the obstacle is gone a new
+//! A peer that answers Queries, and whose TCP a filter drops. The user gets this as the reason; soon after the filter is gone a new
 //! request succeeds.
 
 use core::cell::Cell;
@@ -34,8 +34,8 @@ impl NodeEngine for Host {
             // An address of the same link that no node has.
             Output::StreamOpen { stream, kind, local, peer: SocketAddr::V4(peer) } if self.filtered.get() => {
                 let [a, b, c, _] = peer.ip().octets();
-                let nobody = SocketAddr::from(([a, b, c, 250], peer.port()));
-                Output::StreamOpen { stream, kind, local, peer: nobody }
+                let absent = SocketAddr::from(([a, b, c, 250], peer.port()));
+                Output::StreamOpen { stream, kind, local, peer: absent }
             }
             output => output,
         })

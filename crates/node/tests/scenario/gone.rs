@@ -67,7 +67,7 @@ impl Seen {
 /// others only pass it on.
 ///
 /// # Errors
-/// A message that made a state again for which nobody had asked.
+/// A message that made a state again for which no request had come.
 pub(crate) fn look<'a, K: Ord + Copy + Debug>(
     packets: impl Iterator<Item = &'a Captured>,
     mut asked: Asked<K>,

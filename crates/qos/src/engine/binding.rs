@@ -181,7 +181,7 @@ impl Qos {
         route: Result<Route, NoRoute>,
         resources: &mut Resources,
     ) {
-        // The first direction may have ended meanwhile. Then nobody would end the other one.
+        // The first direction may have ended meanwhile. Then no message would end the other one.
         let first_stands = |session: &&Session| session.stage == Stage::Reserved;
         let Some(session) = self.sessions.get(first).filter(first_stands) else { return };
         let (Some(back), Some(mri)) = (bidirectional(&session.seldom.bound), reversed(&session.mri())) else {

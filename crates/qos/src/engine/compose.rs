@@ -175,7 +175,7 @@ impl Qos {
         let purpose = if form == Form::Tear || extra.sii.is_some() {
             Purpose::Unwatched
         } else {
-            // A refresh has nobody who waits for an answer.
+            // No user waits for the answer to a refresh.
             let rii = extra.rii.filter(|rii| session.seldom.circling != Some(*rii));
             Purpose::Request { session: key, rii, query: false }
         };

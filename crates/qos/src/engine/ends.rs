@@ -1,7 +1,7 @@
 //! Messages and commands that end before they are processed.
 //!
 //! What waits for a reservation dies with it: a RESERVE that is processed after the tear of its session, or a command after its
-//! release, would make a reservation that nobody ends.
+//! release, would make a reservation that no request ends.
 
 use signalbox_core::SessionId;
 use signalbox_core::service::SiiHandle;

@@ -50,7 +50,7 @@ pub struct Granted {
     pub hops: Vec<HopGrant>,
     /// Some routers of the path provide no QoS.
     pub gaps: bool,
-    /// Whether the end of the flow itself answered; `None` if the answer does not tell.
+    /// Whether the end of the flow itself answered; `None` if the answer does not report it.
     #[cfg_attr(feature = "serde", serde(default))]
     pub far_end: Option<bool>,
     /// The session of the reverse direction of a bidirectional reservation; it is granted too.
@@ -107,7 +107,7 @@ pub struct Answer {
     pub hops: Vec<HopGrant>,
     /// Some routers of the path provide no QoS.
     pub gaps: bool,
-    /// Whether the end of the flow itself answered; `None` if the answer does not tell.
+    /// Whether the end of the flow itself answered; `None` if the answer does not report it.
     #[cfg_attr(feature = "serde", serde(default))]
     pub far_end: Option<bool>,
 }

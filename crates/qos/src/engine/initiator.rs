@@ -143,7 +143,7 @@ impl Qos {
         Ok(())
     }
 
-    /// Whether a new reservation can have this session: no record has it, or only one whose end nobody waits for, which is removed.
+    /// Whether a new reservation can have this session: no record has it, or only one whose end no user waits for, which is removed.
     fn may_continue(&mut self, wanted: SessionId, resources: &mut Resources) -> bool {
         let Some(key) = self.find(wanted) else { return true };
         let ends = self.sessions.get(key).is_some_and(|session| {

@@ -30,9 +30,9 @@ pub(in crate::engine) type Towards = (IfIndex, u32);
 pub(in crate::engine) enum Naming {
     /// It has one.
     Yes,
-    /// It has none as long as other messages try whether the neighbour can handle them.
+    /// It has no MESSAGE_ID while other messages try whether the neighbour can handle them.
     Later,
-    /// It has none.
+    /// It has no MESSAGE_ID.
     No,
 }
 
