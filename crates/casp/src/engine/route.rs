@@ -64,7 +64,10 @@ impl Casp {
         }
         // The discovery of a refresh a moment ago may have found the hop that is lost now.
         session.discover_at = now.into();
-        if let Some(message) = self.refresh_message(key, true) {
+        // D makes its sender the previous hop. The route that changed may be the one by which messages came to this node, so D is set
+        // only if there is another next hop.
+        let own = session.is_own();
+        if let Some(message) = self.refresh_message(key, own) {
             self.deliver(key, &message, None);
         }
         if let Some(session) = self.sessions.get_mut(key) {

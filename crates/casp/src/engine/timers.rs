@@ -77,7 +77,7 @@ impl Casp {
         self.remove_unproved(key);
         let Some(session) = self.sessions.get(key) else { return };
         let (own, held, interval) = (session.is_own(), session.is(Mark::Held), session.interval());
-        let rediscover = session.is(Mark::Rediscover) || (own && self.config.rediscover);
+        let rediscover = own && (self.config.rediscover || session.is(Mark::Rediscover));
         let next = self.now + self.rng.jitter(interval, 0.5, 1.5);
         let responder = self.is_responder(&session.flow);
         let Some(session) = self.sessions.get_mut(key) else { return };

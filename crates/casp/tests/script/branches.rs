@@ -327,6 +327,32 @@ fn a_change_of_routes_is_repaired_at_once() {
     assert_eq!(rig.take_indicated(), [Indicated::Branch { previous: false, id: 1, ended: false }]);
 }
 
+/// A router of which the link to the previous hop is lost may be on the path no longer. If its next hop stays, it asks for no place
+/// on the path: D would make the next hop send answers to it, instead of to the router on the new path.
+#[test]
+fn a_router_whose_next_hop_stays_claims_no_place_on_the_path() {
+    let mut rig = Rig::new();
+    let up = rig.accept(UP);
+    rig.say(up, &data(CLIENT));
+    let changed = || Input::RouteChanged(Prefix { addr: ip("10.8.0.0"), len: 16 });
+    let mut said = Vec::new();
+    for _ in 0..3 {
+        said.extend(rig.wait(seconds(6.0)));
+        rig.said.clear();
+        rig.input(changed());
+        // The second one waits for the interval of discoveries.
+        rig.input(changed());
+        said.append(&mut rig.said);
+    }
+    said.extend(rig.wait(seconds(6.0)));
+    assert!(scouts(&said).len() >= 4, "{said:?}");
+    let sent = signaling(&said);
+    assert!(
+        sent.len() >= 4 && sent.iter().all(|one| !one.message().flags.contains(Flags::DISCOVER)),
+        "{sent:?}"
+    );
+}
+
 /// CASP-P-08: a discovery of a refresh a moment ago does not make the repair wait, and routes that change all the time
 /// make no more than one discovery each interval.
 #[test]
