@@ -126,6 +126,15 @@ pub fn raise_file_limit() -> io::Result<u64> {
     Ok(hard)
 }
 
+/// Lets the calling thread run before those of ordinary programs, for the rest of its life. It is for threads that send by a clock or
+/// note when something arrives, and need little of a processor.
+///
+/// # Errors
+/// This process may not do so.
+pub fn run_first() -> io::Result<()> {
+    sys::schedule_first()
+}
+
 /// All processes, in the order of their numbers.
 ///
 /// # Errors

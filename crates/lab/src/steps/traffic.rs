@@ -21,6 +21,7 @@ use nix::sys::time::{TimeSpec, TimeValLike};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use signalbox_linux::netns::Namespace;
+use signalbox_linux::process;
 use signalbox_units::BitRate;
 use toml::Spanned;
 
@@ -266,8 +267,14 @@ impl Flow {
         let (stop, end) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (stops, ends) = (Arc::clone(&stop), Arc::clone(&end));
         let (rate, size) = (order.rate, order.size);
-        let sink = thread::spawn(move || receive(&into, &ends));
-        let sender = thread::spawn(move || send(&out, destination, rate, size, &stops));
+        let sink = thread::spawn(move || {
+            run_first();
+            receive(&into, &ends)
+        });
+        let sender = thread::spawn(move || {
+            run_first();
+            send(&out, destination, rate, size, &stops)
+        });
         Ok(Self { order, stop, end, sender, sink })
     }
 
@@ -300,6 +307,12 @@ fn bind(namespace: &Namespace, address: SocketAddr) -> Result<UdpSocket> {
         Ok(socket.into())
     };
     namespace.run(open)?.with_context(|| format!("cannot use {address}"))
+}
+
+/// Other programs of the machine do not change the rate of a flow, nor what is lost of it.
+fn run_first() {
+    // A user namespace may not do this. There a busy machine sends less than was asked for.
+    let _ = process::run_first();
 }
 
 /// Sends until `stop` is set; returns when each packet left, by its number.

@@ -175,6 +175,16 @@ pub(crate) fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
     }
 }
 
+/// Gives the calling thread the lowest real-time priority (SCHED_RR); its children have an ordinary one.
+pub(crate) fn schedule_first() -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the kernel reads one sched_param; thread 0 is the calling one.
+    let result = unsafe {
+        libc::sched_setscheduler(0, libc::SCHED_RR | libc::SCHED_RESET_ON_FORK, &raw const parameters)
+    };
+    check(result).map(drop)
+}
+
 /// Sends `signal` to the process behind `pidfd`.
 pub(crate) fn pidfd_signal(pidfd: &OwnedFd, signal: i32) -> io::Result<()> {
     // SAFETY: the siginfo pointer may be null, then the kernel fills it in.
