@@ -1,9 +1,12 @@
 //! What this node writes into a passing message.
 
+use signalbox_resources::Resources;
+
 use super::Boomerang;
+use super::flow::FlowKey;
 use super::io::Reason;
 use super::path::Origin;
-use crate::wire::{Known, Message, Note, Qos, Rates, Refusal, edit};
+use crate::wire::{Body, Known, Message, Note, Pass, Qos, Rates, Refusal, edit};
 
 impl Boomerang {
     /// Writes a refusal of this node: both signs, and which node and why if an option can be added.
@@ -29,6 +32,24 @@ impl Boomerang {
             edit::append(octets, &Known::Refusal(Refusal { address, cause: reason.number() }));
         }
         true
+    }
+
+    /// Records which node further on refused what this node reserved: a refusal on its way back says so. The initiating node
+    /// releases the reservation then, and gives no reason.
+    pub(super) fn note_refused_beyond(
+        &self,
+        message: &Message<'_>,
+        body: &Body<'_>,
+        origin: &Origin,
+        resources: &mut Resources,
+    ) {
+        let (Pass::Reply, Some(towards)) = (message.pass, origin.iif) else { return };
+        let beyond = body.options.refusal().filter(|one| !self.interfaces.is_local(one.address));
+        let (Some(node), Ok(key)) = (beyond, FlowKey::of(&body.flow, Pass::Request)) else { return };
+        let found = self.find(key.hash(towards, &self.hasher), &key, towards);
+        if let Some(flow) = found.and_then(|found| self.flows.get(found)) {
+            resources.note_refused_beyond(flow.grant, node.address);
+        }
     }
 
     /// Adds a text for people to a refusal that this node wrote, if there is room.

@@ -8,6 +8,7 @@ use signalbox_core::packet::{Received, router_alert_v4, router_alert_v6_before};
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{Key, SessionChange};
 use signalbox_resources::Resources;
+use signalbox_resources::decision::End;
 
 use super::Boomerang;
 use super::flow::FlowKey;
@@ -57,6 +58,7 @@ impl Boomerang {
         if !self.sessions.get(key).is_some_and(waits) {
             self.finish(key, Event::Closed { confirmed: false });
         }
+        resources.because(End::User);
         self.release(key, resources);
     }
 
@@ -437,6 +439,7 @@ impl Boomerang {
                 self.send(key, resources);
             }
             _ => {
+                resources.because(End::RefusedBeyond(refusal.node));
                 self.finish(key, Event::Refused(refusal));
                 self.release(key, resources);
             }

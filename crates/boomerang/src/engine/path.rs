@@ -150,6 +150,7 @@ impl Boomerang {
         // 5. After a refusal the message is a query.
         if message.is_refused() {
             self.counters.without_effect += 1;
+            self.note_refused_beyond(message, body, &origin, resources);
             let available = self.available(&origin, service, None, resources);
             return self.lower(octets, message, available) || shortened;
         }

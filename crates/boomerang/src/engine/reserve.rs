@@ -135,7 +135,10 @@ impl Boomerang {
                 return Ok((0, if left { Effect::Released } else { Effect::Nothing }));
             };
             self.note_proof(key, asked.proof);
-            resources.because(End::TornDown);
+            // A session of this node has its own reason.
+            if origin.iif.is_some() {
+                resources.because(End::TornDown);
+            }
             self.remove(key, Some(resources));
             return Ok((0, Effect::Released));
         }

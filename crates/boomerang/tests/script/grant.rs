@@ -1,10 +1,11 @@
 //! What a reservation is to admission control: packets, rate, service, requester.
 
 use signalbox_boomerang::engine::{Command, Config, Reason};
-use signalbox_boomerang::wire::{Flags, Known, Pass, UserId, checksum_is_valid, edit};
+use signalbox_boomerang::wire::{Flags, Known, Pass, Refusal, UserId, checksum_is_valid, edit};
 use signalbox_core::traffic::ServiceClass;
 use signalbox_resources::Config as Resources;
 use signalbox_resources::config::{Action, RuleConfig};
+use signalbox_resources::decision::{End, Outcome, Why};
 
 use crate::rig::*;
 
@@ -95,6 +96,41 @@ fn a_refusal_has_the_rule_if_it_may() {
         assert_eq!((options.refusal().unwrap().cause, options.note()), (Reason::Policy.number(), note));
         assert!(checksum_is_valid(&sent.ends, &sent.octets));
     }
+}
+
+/// The record of decisions names the node further on that refused, at the nodes that the request had passed and at the initiating node.
+#[test]
+fn the_node_that_refused_is_recorded() {
+    let beyond = Why::Beyond(Some(ip("192.0.2.77")));
+    let refuse = |octets: &mut Vec<u8>| {
+        edit::refuse(octets, Flags::default());
+        edit::append(octets, &Known::Refusal(Refusal { address: ip("192.0.2.77"), cause: 3 }));
+    };
+    let decided = |rig: &mut Rig| -> Vec<(Outcome, Why)> {
+        std::iter::from_fn(|| rig.resources.next_decision()).map(|one| (one.outcome, one.why)).collect()
+    };
+    let mut rig = Rig::new();
+    rig.resources.record_decisions(true);
+    let passed = rig.pass(&request(1));
+    decided(&mut rig);
+    rig.echo(&passed, refuse);
+    assert_eq!(decided(&mut rig), [(Outcome::Refused, beyond)]);
+    // Of a flow that has no reservation here.
+    let other = rig.pass(&Fields { rates: vec![rates(0, 0)], ..request(2) });
+    rig.echo(&other, refuse);
+    assert_eq!(decided(&mut rig), []);
+
+    let mut rig = Rig::new();
+    rig.resources.record_decisions(true);
+    let sent = rig.command(1, Command::Open(wish())).remove(0);
+    rig.echo(&sent, refuse);
+    let ended = Why::End(End::RefusedBeyond(Some(ip("192.0.2.77"))));
+    assert_eq!(decided(&mut rig).last(), Some(&(Outcome::Ended, ended)));
+    // A user who leaves is another reason.
+    let sent = rig.command(2, Command::Open(wish())).remove(0);
+    rig.echo(&sent, |_| {});
+    rig.command(2, Command::Close);
+    assert_eq!(decided(&mut rig).last(), Some(&(Outcome::Ended, Why::End(End::User))));
 }
 
 /// BOOM-G31-01: no option is added that does not fit into the MTU. BOOM-G24-02: none is added behind an unknown one.

@@ -36,11 +36,18 @@ pub(crate) fn decision(row: &Value) -> String {
     add(" ", owned("opening"));
     add(" at ", owned("interface"));
     add(", from ", owned("neighbor"));
-    add(if neighbor { " by " } else { ", by " }, owned("proof"));
+    // `none` is no proof: the address is a claim.
+    let proof = owned("proof");
+    add("", proof.as_deref().filter(|proof| *proof == "none").map(|_| " without proof".to_owned()));
+    add(if neighbor { " by " } else { ", by " }, proof.filter(|proof| proof != "none"));
     add(" as ", owned("identity"));
     add(" for ", owned("requester"));
-    add(", ", owned("rule"));
-    add(": ", owned("reason"));
+    // The reason of a refusal begins with the rule.
+    let (rule, reason) = (owned("rule"), owned("reason"));
+    let repeats =
+        rule.as_deref().zip(reason.as_deref()).is_some_and(|(rule, reason)| reason.starts_with(rule));
+    add(", ", rule.filter(|_| !repeats));
+    add(if repeats { ", " } else { ": " }, reason);
     add(", available ", number("available_octets_per_s").map(rate));
     add(", after ", number("lasted_us").map(duration));
     line
@@ -98,6 +105,25 @@ mod tests {
             decision(&signalbox_json::value(&row).unwrap()),
             "rsvp reservation refused: 10.0.0.1 > 10.0.9.1, 8mbit at eth1, from 10.0.1.1 by link for 10.0.0.9, \
              rule 2 'guests': denied"
+        );
+    }
+
+    /// The rule is named once, and an address that nothing proves is one.
+    #[test]
+    fn nothing_is_said_twice_and_no_proof_is_said_so() {
+        let row = v1::Decision {
+            outcome: v1::Outcome::Refused.into(),
+            subject: v1::Subject::Reservation.into(),
+            protocol: v1::Protocol::Boomerang.into(),
+            neighbor: Some("10.0.1.1".into()),
+            proof: Some("none".into()),
+            rule: Some("rule 1 'no video'".into()),
+            reason: Some("rule 1 'no video': denied".into()),
+            ..v1::Decision::default()
+        };
+        assert_eq!(
+            decision(&signalbox_json::value(&row).unwrap()),
+            "boomerang reservation refused, from 10.0.1.1 without proof, rule 1 'no video': denied"
         );
     }
 }
