@@ -232,6 +232,9 @@ mod tests {
         let mut administered: Vec<_> = paths.filter(|path| needed(path) == Some(Role::Administer)).collect();
         administered.sort_unstable();
         let pinholes = "/signalbox.v1.Pinholes/DeletePinhole";
-        assert_eq!(administered, ["/signalbox.v1.Node/ReloadConfig", pinholes, DELETE]);
+        assert_eq!(
+            administered,
+            ["/signalbox.rsvp.v1.Rsvp/DeleteSenders", "/signalbox.v1.Node/ReloadConfig", pinholes, DELETE]
+        );
     }
 }

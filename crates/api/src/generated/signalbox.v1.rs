@@ -742,7 +742,7 @@ pub struct PathGrant {
     #[prost(bytes = "vec", optional, tag = "8")]
     pub reverse_session_id: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
     /// Whether the end of the flow itself answered. False: the last node that answered is another one, so that the rest of the path,
-    /// and the host there, are unknown. Absent: the protocol, or the node that answered, does not tell.
+    /// and the host there, are unknown. Absent: the protocol, or the node that answered, does not report it.
     #[prost(bool, optional, tag = "24")]
     pub far_end: ::core::option::Option<bool>,
 }
@@ -768,7 +768,8 @@ pub struct HopGrant {
     /// There are routers without the application before it.
     #[prost(bool, tag = "3")]
     pub after_gap: bool,
-    /// How many routers without the application are before it, by the TTL of the message. Absent: none, or the node does not tell.
+    /// How many routers without the application are before it, by the TTL of the message. Absent: no router is before it, or the node
+    /// does not report it.
     #[prost(uint32, optional, tag = "19")]
     pub routers_before: ::core::option::Option<u32>,
 }

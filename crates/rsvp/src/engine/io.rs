@@ -144,6 +144,14 @@ pub enum Command {
     ReleaseReservation,
     /// Withdraws everything and removes the session.
     Close,
+    /// Ends path state that came from other nodes, for an administrator: PathTears go downstream, reservations for the senders end. It
+    /// comes again with the next Path. It needs no registered session.
+    EndSenders {
+        /// The session.
+        session: Session,
+        /// The source of the data; `None`: all senders of the session.
+        source: Option<IpAddr>,
+    },
 }
 
 /// A sender of this node.
@@ -264,6 +272,13 @@ pub enum RsvpEvent {
         flowspec: Option<FlowSpec>,
         /// The senders; none with WF.
         senders: Vec<Filter>,
+    },
+    /// The answer to [`Command::EndSenders`].
+    SendersEnded {
+        /// How many path states ended.
+        senders: u32,
+        /// There are more: the command ends a part of them.
+        more: bool,
     },
 }
 

@@ -76,6 +76,11 @@ impl Rsvp {
             Command::ReleaseSender => self.withdraw_sender(id, resources),
             Command::ReleaseReservation => self.withdraw_reservation(id, resources),
             Command::Close => self.close(id, resources),
+            Command::EndSenders { session, source } => {
+                let (senders, more) = self.end_senders(&session, source, resources);
+                self.out.event(id, RsvpEvent::SendersEnded { senders, more });
+                Ok(())
+            }
         };
         if let Err(why) = result {
             tracing::debug!(id, reason = %why, "command of an application refused");

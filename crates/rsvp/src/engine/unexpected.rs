@@ -2,12 +2,14 @@
 //! expects is used; state from other interfaces is stored and not forwarded (RFC 2205 §3.1.3). Each has its own
 //! refreshes, expiry and tear.
 
+use core::net::IpAddr;
+
 use signalbox_core::Key;
 use signalbox_resources::Resources;
 
 use super::Rsvp;
 use super::carried::Carried;
-use super::forward::Tears;
+use super::forward::{AT_ONCE, Tears};
 use super::interfaces::Iface;
 use super::path::{PathContents, failure};
 use super::receive::Failure;
@@ -16,7 +18,7 @@ use super::sender::{
 };
 use super::session::Blocked;
 use super::table::Refusal;
-use crate::wire::{Message, RsvpHop};
+use crate::wire::{self, Message, RsvpHop};
 
 impl Rsvp {
     /// Uses the path state from the interface that multicast routing expects, if there is such state. Reservations go
@@ -165,6 +167,32 @@ impl Rsvp {
             };
         };
         self.end_sender(key, tear, resources);
+    }
+
+    /// Ends path states of a session that other nodes made, [`AT_ONCE`] of them at most: their number, and whether there are more.
+    pub(super) fn end_senders(
+        &mut self,
+        session: &wire::Session,
+        source: Option<IpAddr>,
+        resources: &mut Resources,
+    ) -> (u32, bool) {
+        let Some(session) = self.find_session(session) else { return (0, false) };
+        let wanted = |sender: &Sender| {
+            !sender.has(LOCAL) && source.is_none_or(|source| self.filter_of(sender).src == source)
+        };
+        let mut found = self.senders_of(session).filter(|(_, sender)| wanted(sender)).map(|(key, _)| key);
+        let senders: Vec<Key> = found.by_ref().take(AT_ONCE).collect();
+        let more = found.next().is_some();
+        let mut ended = 0;
+        for key in senders {
+            // A part of it that applications of this node made may have ended with another one.
+            if self.senders.get(key).is_some() {
+                tracing::debug!(session = %self.logged(session), "path state ended by an administrator");
+                self.end_path(key, None, resources);
+                ended += 1;
+            }
+        }
+        (ended, more)
     }
 
     /// Stored path state takes the place of the state that ended.

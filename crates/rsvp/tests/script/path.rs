@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use signalbox_rsvp::engine::{Command, RsvpEvent};
 use signalbox_rsvp::wire::{MessageType, RsvpHop};
 
-use crate::rig::{Path, R, Rig, addr, at, handle, kinds, one, sender, session, tspec};
+use crate::rig::{B, Path, R, Resv, Rig, addr, at, handle, kinds, load, one, sender, session, tspec};
 
 /// RSVP-2209-PATH-03, RSVP-3.1.3-04, RSVP-3.1.3-05, RSVP-3.1.3-06, RSVP-2209-PREF-01, RSVP-3.3-06
 #[test]
@@ -64,6 +65,46 @@ fn a_path_tear_counts_only_from_the_previous_hop() {
     assert_eq!((tear.src, tear.dst, tear.router_alert), (sender(1).src, session().dest, true));
     assert_eq!(kinds(&rig.path_tear(&Path::new())), []);
     assert_eq!(kinds(&rig.wait(Duration::from_secs(300))), []);
+}
+
+/// An administrator ends path state: the nodes behind this one are informed, what is reserved for it ends, and the next Path makes it
+/// again. The senders of an application of this node are its own.
+#[test]
+fn an_administrator_ends_path_state() {
+    let end = |source| Command::EndSenders { session: session(), source };
+    let mut rig = Rig::new();
+    for n in 1..4 {
+        rig.path(&Path { sender: sender(n), ..Path::new() });
+    }
+    rig.resv(&Resv::ff(&[(load(B), 2)]));
+    assert_eq!(rig.reserved(2), 10_000);
+    let sent = rig.command(5, end(Some(sender(2).src)));
+    assert_eq!(kinds(&sent), [(MessageType::PATH_TEAR, session().dest)]);
+    assert_eq!(sent[0].src, sender(2).src);
+    assert_eq!(rig.reserved(2), 0);
+    assert_eq!(rig.take_events(5), [RsvpEvent::SendersEnded { senders: 1, more: false }]);
+    assert_eq!(
+        kinds(&rig.path(&Path { sender: sender(2), ..Path::new() })).len(),
+        1,
+        "a Path makes it again"
+    );
+    rig.command(6, end(None));
+    assert_eq!(rig.take_events(6), [RsvpEvent::SendersEnded { senders: 3, more: false }]);
+    rig.command(7, end(None));
+    assert_eq!(rig.take_events(7), [RsvpEvent::SendersEnded { senders: 0, more: false }]);
+    for n in 1..=200 {
+        rig.path(&Path { sender: sender(n), ..Path::new() });
+    }
+    let mut parts = Vec::new();
+    loop {
+        rig.command(8, end(None));
+        let [RsvpEvent::SendersEnded { senders, more }] = rig.take_events(8)[..] else { panic!() };
+        parts.push(senders);
+        if !more {
+            break;
+        }
+    }
+    assert_eq!(parts, [64, 64, 64, 8], "a part of them at a time");
 }
 
 /// RSVP-3.11.4-03, RSVP-3.1.3-10

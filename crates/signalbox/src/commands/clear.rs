@@ -1,9 +1,12 @@
 //! `signalbox clear`.
 
 use std::io::Write;
+use std::net::IpAddr;
 
 use anyhow::Result;
 use clap::Args;
+use signalbox_api::rsvp::v1 as rsvp;
+use signalbox_api::rsvp::v1::rsvp_client::RsvpClient;
 use signalbox_api::v1;
 use signalbox_api::v1::pinholes_client::PinholesClient;
 use signalbox_api::v1::reservations_client::ReservationsClient;
@@ -11,6 +14,7 @@ use tonic::transport::Channel;
 
 use super::{Run, subcommands};
 use crate::arguments::NodeArgs;
+use crate::arguments::values::ip_protocol;
 use crate::client::{self, answer, block_on, refusal};
 use crate::exit::{Exit, Refusal, exit_status, usage};
 use crate::print::hex;
@@ -28,16 +32,22 @@ subcommands! {
         Reservation(ReservationArgs),
         /// End a session through firewalls and NATs, and close what this node opened for it. The other nodes close it too.
         Pinhole(PinholeArgs),
+        /// End RSVP's path state of a session that other nodes sent, and the reservations for it. The nodes behind this one are informed.
+        Senders(SendersArgs),
     }
 }
 
 const HELP: &str = concat!(
-    exit_status!("ended", "there is no such reservation or session"),
+    exit_status!("ended", "there is no such reservation, session or sender"),
     "EXAMPLES:\n",
     "  signalbox show reservations\n",
     "  signalbox clear reservation 17\n",
     "  signalbox show pinholes\n",
-    "  signalbox clear pinhole 5d41402abc4b2a76",
+    "  signalbox clear pinhole 5d41402abc4b2a76\n",
+    "  signalbox show rsvp sessions\n",
+    "  signalbox clear senders 192.0.2.9 --proto udp --dport 5004 --source 198.51.100.1\n\n",
+    "A sender of RSVP that still sends Paths comes again with the next one, and with it the reservations of its receivers.\n",
+    "Counters are not cleared: they are those of the metrics, and only grow.",
 );
 
 impl Run for ClearArgs {
@@ -98,6 +108,51 @@ impl Run for PinholeArgs {
         })?;
         if !self.json {
             writeln!(std::io::stdout(), "session {} is ended", hex(&session))?;
+        }
+        Ok(Exit::Yes)
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+struct SendersArgs {
+    /// Destination of the data: a host or a multicast group.
+    destination: IpAddr,
+    /// IP protocol of the data: a number, or tcp, udp, icmp.
+    #[arg(long = "proto", value_name = "IP-PROTOCOL", value_parser = ip_protocol)]
+    ip_protocol: u8,
+    /// Destination port of the data.
+    #[arg(long = "dport", value_name = "PORT")]
+    destination_port: Option<u16>,
+    /// The port is a virtual one (RFC 2207).
+    #[arg(long)]
+    ipsec: bool,
+    /// Source of the data; without it all senders of the session.
+    #[arg(long, value_name = "ADDRESS")]
+    source: Option<IpAddr>,
+    /// Print errors as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+impl Run for SendersArgs {
+    fn run(self) -> Result<Exit> {
+        let session = rsvp::Register {
+            destination: self.destination.to_string(),
+            ip_protocol: self.ip_protocol.into(),
+            destination_port: self.destination_port.map(Into::into),
+            ipsec: self.ipsec,
+        };
+        let source = self.source.map(|source| source.to_string());
+        let request = rsvp::DeleteSendersRequest { session: Some(session), source };
+        let ended = block_on(async {
+            let mut client = RsvpClient::new(client::channel(&self.node.socket).await?);
+            answer(client.delete_senders(request).await)
+        })?;
+        if !self.json {
+            writeln!(std::io::stdout(), "{} path state(s) ended", ended.senders)?;
         }
         Ok(Exit::Yes)
     }

@@ -67,6 +67,8 @@ reasons! {
     ClientTooSlow, "CLIENT_TOO_SLOW", ResourceExhausted;
     /// There is no such reservation, or it ended.
     NoReservation, "NO_RESERVATION", NotFound;
+    /// RSVP has no such path state of other nodes.
+    NoSender, "NO_SENDER", NotFound;
     /// There is no such session of the NATFW application, or it ended.
     NoPinhole, "NO_PINHOLE", NotFound;
     /// The configuration file cannot be read.

@@ -56,7 +56,10 @@ impl Known {
             RsvpEvent::PathGone { sender } => drop(self.senders.remove(sender)),
             RsvpEvent::Resv { flowspec, .. } => self.reserved = Some(*flowspec),
             RsvpEvent::ResvGone { .. } => self.reserved = None,
-            RsvpEvent::PathError { .. } | RsvpEvent::ResvError { .. } | RsvpEvent::Confirmed { .. } => {}
+            RsvpEvent::PathError { .. }
+            | RsvpEvent::ResvError { .. }
+            | RsvpEvent::Confirmed { .. }
+            | RsvpEvent::SendersEnded { .. } => {}
         }
     }
 }

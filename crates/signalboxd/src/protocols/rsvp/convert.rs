@@ -182,8 +182,8 @@ pub(super) fn not_registered(refused: Refused) -> Status {
     }
 }
 
-/// An event as an application receives it (RFC 2205 §3.11.1).
-pub(super) fn upcall(event: RsvpEvent) -> v1::SessionResponse {
+/// An event as an application receives it (RFC 2205 §3.11.1); `None`: it is of no application.
+pub(super) fn upcall(event: RsvpEvent) -> Option<v1::SessionResponse> {
     let upcall = match event {
         RsvpEvent::Refused(refused) => Upcall::Refused(v1::Refused { message: refused.to_string() }),
         RsvpEvent::Path { sender, tspec, adspec, policy, broken } => Upcall::Path(v1::Path {
@@ -221,8 +221,9 @@ pub(super) fn upcall(event: RsvpEvent) -> v1::SessionResponse {
             flowspec: flowspec.as_ref().map(flowspec_to_api),
             senders: senders.iter().map(filter_to_api).collect(),
         }),
+        RsvpEvent::SendersEnded { .. } => return None,
     };
-    response(upcall)
+    Some(response(upcall))
 }
 
 /// An upcall with its time.

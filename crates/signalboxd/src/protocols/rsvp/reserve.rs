@@ -275,7 +275,8 @@ impl Announced {
             RsvpEvent::Path { .. }
             | RsvpEvent::PathGone { .. }
             | RsvpEvent::ResvError { .. }
-            | RsvpEvent::Confirmed { .. } => return Ok(None),
+            | RsvpEvent::Confirmed { .. }
+            | RsvpEvent::SendersEnded { .. } => return Ok(None),
         };
         Ok(Some(event))
     }

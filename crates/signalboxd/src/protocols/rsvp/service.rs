@@ -60,8 +60,8 @@ impl Rsvp for RsvpService {
         tokio::spawn(async move {
             let registered = Upcall::Registered(v1::Registered { id: call.id.to_string() });
             call.send(convert::response(registered)).await;
-            if let Some(event) = first {
-                call.send(convert::upcall(event)).await;
+            if let Some(response) = first.and_then(convert::upcall) {
+                call.send(response).await;
             }
             tokio::select! {
                 () = call.pass_requests(requests) => {}
@@ -126,6 +126,49 @@ impl Rsvp for RsvpService {
         let range = Range { limit: request.limit, page_token: &request.page_token };
         pages(&self.api.handle, range, tables::interfaces).map(Response::new)
     }
+
+    async fn delete_senders(
+        &self,
+        request: Request<v1::DeleteSendersRequest>,
+    ) -> Result<Response<v1::DeleteSendersResponse>, Status> {
+        self.api.must_run(ProtocolId::Rsvp)?;
+        let request = request.into_inner();
+        let session = convert::session(&request.session.unwrap_or_default())?;
+        let source = types::address_in("source", request.source.as_deref())?;
+        let mut ended = 0;
+        // The event loop ends a part of them at a time.
+        loop {
+            let command = RsvpCommand::EndSenders { session, source };
+            let Opened { lease, mut events } = self.api.handle.open::<Sessions>(command).await?;
+            let answer = events.waiting();
+            lease.close().await;
+            match answer {
+                Some(RsvpEvent::SendersEnded { senders, more }) => {
+                    ended += senders;
+                    if !more || senders == 0 {
+                        break;
+                    }
+                }
+                Some(RsvpEvent::Refused(refused)) => return Err(convert::not_registered(refused)),
+                Some(
+                    RsvpEvent::Path { .. }
+                    | RsvpEvent::PathGone { .. }
+                    | RsvpEvent::Resv { .. }
+                    | RsvpEvent::ResvGone { .. }
+                    | RsvpEvent::PathError { .. }
+                    | RsvpEvent::ResvError { .. }
+                    | RsvpEvent::Confirmed { .. },
+                )
+                | None => return Err(Reason::Internal.status("the node has not answered")),
+            }
+        }
+        if ended == 0 {
+            let text =
+                "no node has sent such a sender: `signalbox show rsvp sessions` lists those that stand";
+            return Err(Reason::NoSender.status(text));
+        }
+        Ok(Response::new(v1::DeleteSendersResponse { senders: ended }))
+    }
 }
 
 /// The call of an application whose session is registered.
@@ -185,8 +228,9 @@ impl Call {
     /// Passes events to the client until there are no more.
     async fn pass_events(&self, mut events: EventReader<Sessions>) {
         while let Some(event) = events.next().await {
+            let Some(response) = event.map(convert::upcall).transpose() else { continue };
             // If the client is gone, the call ends elsewhere.
-            let _ = self.out.send(event.map(convert::upcall)).await;
+            let _ = self.out.send(response).await;
         }
     }
 }

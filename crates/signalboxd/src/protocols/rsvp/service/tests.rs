@@ -106,3 +106,35 @@ async fn a_session_that_cannot_be_is_refused() {
         assert_eq!(rig.closed().await, open.id);
     }
 }
+
+#[tokio::test]
+async fn an_administrator_ends_all_senders_of_a_session_in_parts() {
+    let mut rig = Rig::new(ALL).await;
+    let ask = |rig: &Rig| {
+        let mut client = RsvpClient::new(rig.channel.clone());
+        let AppRequest::Register(session) = register() else { panic!() };
+        let request = v1::DeleteSendersRequest { session: Some(session), source: Some("192.0.2.1".into()) };
+        tokio::spawn(async move { client.delete_senders(request).await })
+    };
+    for (parts, answer) in [(vec![(64, true), (3, false)], Some(67)), (vec![(0, false)], None)] {
+        let call = ask(&rig);
+        for (senders, more) in parts {
+            let mut open = rig.open().await;
+            let Command::Rsvp { command: RsvpCommand::EndSenders { source, .. }, .. } = &open.command else {
+                panic!("{:?}", open.command)
+            };
+            assert_eq!(*source, Some("192.0.2.1".parse().unwrap()));
+            open.event(Event::Rsvp {
+                id: open.id,
+                event: Box::new(RsvpEvent::SendersEnded { senders, more }),
+            });
+            open.done();
+            assert_eq!(rig.closed().await, open.id);
+        }
+        match (call.await.unwrap(), answer) {
+            (Ok(response), Some(senders)) => assert_eq!(response.into_inner().senders, senders),
+            (Err(status), None) => assert_eq!(reason(&status), "NO_SENDER"),
+            (result, _) => panic!("{result:?}"),
+        }
+    }
+}
