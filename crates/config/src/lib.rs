@@ -5,6 +5,7 @@
 //! once, each with its place and with a right value; nothing falls back to a default without a report.
 
 mod access;
+mod beside;
 mod document;
 mod enforcement;
 mod findings;

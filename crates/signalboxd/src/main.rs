@@ -148,7 +148,7 @@ fn load(path: &Path) -> Result<(Config, Vec<String>), String> {
     let (config, findings) = loaded.usable().map_err(|findings| text(findings).join("\nsignalboxd: "))?;
     let mut warnings = text(findings);
     warnings.extend(forgeable(&config));
-    warnings.extend(outranked(&config));
+    warnings.extend(config.outranked());
     Ok((config, warnings))
 }
 
@@ -163,20 +163,6 @@ fn forgeable(config: &Config) -> Option<String> {
              there and back differ; for IPv6 write a rule of netfilter (fib saddr . iif oif 0 drop)"
         )
     })
-}
-
-/// The warning about rules of other programs that stand before that of the interception.
-fn outranked(config: &Config) -> Option<String> {
-    let io = config.io(Vec::new());
-    let before =
-        signalbox_linux::rules_before(&io).ok().filter(|before| io.intercept && !before.is_empty())?;
-    let before = before.join("; ");
-    let what = if io.keep_rule_first {
-        "the daemon puts its own above them (kernel.keep_rule_first)"
-    } else {
-        "write a lower kernel.rule_preference, or kernel.keep_rule_first = true"
-    };
-    Some(format!("rules of other programs can take intercepted packets: {before}: {what}"))
 }
 
 fn fail(error: &dyn std::fmt::Display, status: u8) -> ExitCode {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use signalbox_config::{Finding, Level, Loaded};
+use signalbox_config::{Config, Finding, Level, Loaded};
 
 use super::Run;
 use crate::exit::Exit;
@@ -58,7 +58,7 @@ const CHECK_EXAMPLES: &str = concat!(
     "  signalbox config check r1.toml\n",
     "  signalbox config check r1.toml --json\n\n",
     "Each line names file, line, column and key, what is wrong, the range, and a right value. A warning is about a part\n",
-    "without effect.",
+    "without effect, or about policy rules on this machine that can take intercepted packets.",
 );
 
 #[derive(Debug, Args)]
@@ -102,6 +102,12 @@ fn check(arguments: &CheckArgs) -> Result<Exit> {
     let mut out = io::stdout().lock();
     for finding in &loaded.findings {
         print(&mut out, finding, arguments.json)?;
+    }
+    if let Some(message) = loaded.config.as_ref().and_then(Config::outranked) {
+        // It is about this machine, and stands at no place of the file.
+        let (file, key) = (arguments.file.clone(), "kernel.rule_preference".to_owned());
+        let finding = Finding { level: Level::Warning, file, line: 1, column: 1, key, message };
+        print(&mut out, &finding, arguments.json)?;
     }
     if loaded.config.is_some() && !arguments.json {
         writeln!(out, "{}: OK", arguments.file.display())?;
