@@ -316,7 +316,7 @@ impl Helper {
     /// Puts back what another program removed.
     fn restore(&mut self) {
         let changes = self.events.drain(&mut self.routes);
-        if !self.removals.drain() && !changes.contains(&Change::Removed) {
+        if !self.removals.drain().removed && !changes.contains(&Change::Removed) {
             return;
         }
         match self.interception.as_mut().map(Interception::restore) {

@@ -18,7 +18,7 @@ use netlink_sys::protocols::NETLINK_NETFILTER;
 use signalbox_core::{AlertRule, Entry, EntryRequest, Interfaces, Match, Reach, Through, Towards, Unproved};
 
 use crate::error::OpenError;
-use crate::io::IoConfig;
+use crate::io::{IoConfig, selftest};
 use crate::netlink::Batch;
 use crate::netlink::nftables::expression::{self, Compare, Header};
 use crate::netlink::nftables::{self, Hook, LAST, NFPROTO_IPV4, NFPROTO_IPV6, RAW, begin, transact};
@@ -31,6 +31,8 @@ const CHAIN: &str = "prerouting";
 /// The chains that keep packets out of connection tracking: those that arrive, and those that this node sends.
 const ARRIVING: &str = "untracked";
 const SENT: &str = "untracked_sent";
+/// The chain that drops packets of the self-test that lost their mark.
+const TESTED: &str = "tested";
 /// The chain that drops packets which do not come from where their source is.
 const UNPROVED: &str = "unproved";
 const LOOPBACK: &str = "lo";
@@ -150,7 +152,7 @@ impl Interception {
         if !self.owned {
             let whole = |ipv6| {
                 let planned = plan(&self.config, ipv6, self.compares);
-                for chain in [CHAIN, ARRIVING, SENT, UNPROVED] {
+                for chain in [CHAIN, ARRIVING, SENT, TESTED, UNPROVED] {
                     let wanted = planned.iter().filter(|rule| rule.chain() == chain).count();
                     if wanted > 0 && nftables::rules(family(ipv6), (TABLE, chain))? != wanted {
                         return Ok(false);
@@ -273,6 +275,7 @@ fn compose(requests: &mut Batch, config: &IoConfig, Kinds { owned, compares }: K
             (CHAIN, (Hook::Prerouting, config.priority)),
             (ARRIVING, (Hook::Prerouting, RAW)),
             (SENT, (Hook::Output, RAW)),
+            (TESTED, (Hook::Prerouting, LAST)),
             (UNPROVED, (Hook::Input, LAST)),
         ] {
             if chain == CHAIN || planned.iter().any(|rule| rule.chain() == chain) {
@@ -294,6 +297,8 @@ enum Planned<'a> {
     Arriving { packets: Packets<'a> },
     /// Packets of this node stay out of connection tracking.
     Sent { matches: &'a [Match] },
+    /// Packets of the self-test that lost their mark do not leave this machine.
+    Tested,
     /// What comes in by an interface is not compared.
     Excepted { interface: &'a str, entry: Entry },
     /// Packets that do not come from where their source is are dropped.
@@ -312,6 +317,9 @@ struct Packets<'a> {
 /// The rules of a family.
 fn plan(config: &IoConfig, ipv6: bool, compares: bool) -> Vec<Planned<'_>> {
     let mut planned = if compares { plan_unproved(config) } else { Vec::new() };
+    if config.entries.iter().any(|request| datagrams(request).is_some()) {
+        planned.push(Planned::Tested);
+    }
     for (socket, request) in config.entries.iter().filter_map(datagrams) {
         for intercept in request.intercept.iter().filter(|intercept| intercept.is_for(ipv6)) {
             let port = (intercept.reach != Reach::TranslatedAnyPort).then_some(socket);
@@ -383,6 +391,7 @@ impl Planned<'_> {
             Self::Redirected { .. } => CHAIN,
             Self::Arriving { .. } => ARRIVING,
             Self::Sent { .. } => SENT,
+            Self::Tested => TESTED,
             Self::Excepted { .. } | Self::Unproved { .. } => UNPROVED,
         }
     }
@@ -405,6 +414,7 @@ impl Planned<'_> {
                 compose_conditions(rule, packets);
                 expression::untracked(rule);
             }
+            Self::Tested => selftest::guard(rule, ipv6, UDP, config.mark),
             Self::Excepted { interface, entry } => {
                 of_entry(rule, entry);
                 expression::arrived_by(rule, interface);

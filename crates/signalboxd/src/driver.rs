@@ -4,6 +4,7 @@ mod counted;
 mod engine;
 mod kernel;
 mod mending;
+mod selftest;
 mod sweep;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -38,6 +39,8 @@ pub(crate) use counted::DaemonCounters;
 use engine::Engine;
 pub(crate) use kernel::Enforced;
 use mending::Mending;
+pub(crate) use selftest::Interception;
+use selftest::SelfTest;
 use sweep::Sweep;
 use turn::{Part, Turn};
 use wall::Wall;
@@ -70,6 +73,7 @@ pub(crate) struct Driver {
     /// When the service manager gets the next sign of life.
     watchdog_due: Time,
     mending: Mending,
+    self_test: SelfTest,
     sweep: Sweep,
     wall: Wall,
     reporter: Reporter,
@@ -103,6 +107,7 @@ impl Driver {
             notifier,
             watchdog_due: Time::ZERO,
             mending: Mending::default(),
+            self_test: SelfTest::default(),
             sweep: Sweep::default(),
             wall: Wall::new(clock.start_unix_us()),
             reporter: Reporter::default(),
@@ -113,6 +118,8 @@ impl Driver {
         if let Err(error) = driver.judge_interception() {
             tracing::warn!(%error, "whether the interception works is not known");
         }
+        driver.self_test.ask(driver.clock.now());
+        driver.self_test();
         driver.enforce();
         driver.flush();
         driver
@@ -131,6 +138,7 @@ impl Driver {
                 let packets = self.receive() + self.undeliverable();
                 self.done(Part::Packets, packets);
             }
+            self.self_test();
             if ready.streams {
                 let events = self.streams();
                 self.done(Part::Streams, events);
@@ -207,7 +215,14 @@ impl Driver {
         let report = self.unreported.then(|| self.reporter.next());
         let watchdog_due = self.notifier.watchdog.map(|_| self.watchdog_due);
         let sweep = self.engine.enforcer.is_some().then(|| self.sweep.due());
-        let next = [self.engine.next_deadline(), report, watchdog_due, self.mending.due(), sweep];
+        let next = [
+            self.engine.next_deadline(),
+            report,
+            watchdog_due,
+            self.mending.due(),
+            self.self_test.due(),
+            sweep,
+        ];
         let next = next.into_iter().flatten().min();
         let wait = next.map(|next| next.since(self.clock.now()));
         let pinholes = self.engine.pinholes.as_ref().and_then(Pinholes::wait_time);
@@ -444,9 +459,10 @@ impl Driver {
                     self.counters.interface_changes += 1;
                     self.interfaces();
                     // A link that goes down takes routes with it, also the loopback interface.
-                    self.mending.ask(self.clock.now());
+                    self.mend_later();
                 }
-                Change::Removed => self.mending.ask(self.clock.now()),
+                Change::Removed => self.mend_later(),
+                Change::Rules => self.self_test.ask(self.clock.now()),
                 Change::Route(prefix) => {
                     self.counters.route_changes += 1;
                     tracing::debug!(address = %prefix.addr, length = prefix.len, "routes changed");

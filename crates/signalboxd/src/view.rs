@@ -6,6 +6,7 @@ use signalbox_linux::traffic::Enforcer;
 use signalbox_node::Node;
 
 use crate::course::Routing;
+use crate::driver::Interception;
 use crate::metrics::Measured;
 
 /// The node and what is beside it, while the event loop stands still.
@@ -26,8 +27,8 @@ pub(crate) trait Kernel: Routing {
     /// What keeps the pinholes; `None` on a node that opens nothing.
     fn pinholes(&mut self) -> Option<&mut Pinholes>;
 
-    /// What is in the way of intercepted packets; `None` where this process does not intercept.
-    fn interception(&self) -> Option<&[String]>;
+    /// What is known of the interception; `None` where this process does not intercept.
+    fn interception(&self) -> Option<&Interception>;
 
     /// All counters: the daemon's, those of its sockets, and those of `node`.
     fn counters(&self, node: &Node) -> Vec<Counter>;
@@ -68,7 +69,7 @@ pub(crate) mod tests {
             None
         }
 
-        fn interception(&self) -> Option<&[String]> {
+        fn interception(&self) -> Option<&Interception> {
             None
         }
 

@@ -2933,6 +2933,10 @@ pub struct InterceptionStatus {
     /// What is in the way; empty: the interception works.
     #[prost(string, repeated, tag = "1")]
     pub faults: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Why the daemon sent no packet of its own to try the interception, with the family where it concerns one. Then `faults` is what
+    /// the kernel's rules and its lookup of a route show.
+    #[prost(string, repeated, tag = "2")]
+    pub untried: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 impl ::prost::Name for InterceptionStatus {
     const NAME: &'static str = "InterceptionStatus";

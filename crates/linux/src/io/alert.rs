@@ -21,16 +21,18 @@ use std::net::IpAddr;
 
 use netlink_sys::protocols::NETLINK_NETFILTER;
 
-use super::IoConfig;
+use super::{IoConfig, selftest};
 use crate::error::OpenError;
 use crate::netlink::Batch;
 use crate::netlink::nftables::expression::{self, Compare, Header};
-use crate::netlink::nftables::{self, Hook, NFPROTO_IPV4, NFPROTO_IPV6, begin, end};
+use crate::netlink::nftables::{self, Hook, LAST, NFPROTO_IPV4, NFPROTO_IPV6, begin, end};
 use crate::netlink::rules::{self, Rule};
 
 /// Prefix of the names of our tables, in families `ip` and `ip6`; the protocol's number follows.
 const TABLE: &str = "signalbox_ip";
 const CHAIN: &str = "passing";
+/// The chain that drops packets of the self-test that lost their mark.
+const TESTED: &str = "tested";
 /// The id of the error if the kernel does not support owned tables.
 pub(super) const UNSUPPORTED: &str = "owned-tables-unsupported";
 
@@ -142,7 +144,7 @@ impl Drop for Alert {
     }
 }
 
-/// The table for IPv6, with one chain:
+/// The table for IPv6, with a chain for packets of the self-test, and this one:
 ///
 /// ```text
 /// meta l4proto PROTOCOL @exthdr hbh,2,2 0x0502 @exthdr hbh,4,2 != VALUE accept
@@ -171,6 +173,11 @@ fn compose_v6(requests: &mut Batch, name: &str, (protocol, value): (u8, u16), (m
     rule(requests, (name, CHAIN), (NFPROTO_IPV6, protocol), |rule| {
         expression::has_hop_by_hop(rule);
         expression::mark(rule, mark);
+    });
+    // Those of IPv4 without a mark do not leave either: the kernel gives what it would forward to the socket.
+    nftables::base_chain(requests, NFPROTO_IPV6, (name, TESTED), "filter", (Hook::Prerouting, LAST));
+    nftables::rule(requests, NFPROTO_IPV6, (name, TESTED), |rule| {
+        selftest::guard(rule, true, protocol, mark);
     });
 }
 

@@ -120,6 +120,17 @@ pub(super) fn packet_of(protocol: u8, transmit: &Transmit<'_>, buffer: &mut Vec<
     whole(transmit, Inner::Raw(protocol), buffer)
 }
 
+/// Writes the checksum into the header of a whole packet of IPv4 that does not pass the raw socket. IPv6 has none.
+pub(super) fn seal(packet: &mut [u8]) {
+    let header =
+        packet.first().filter(|first| *first >> 4 == 4).map_or(0, |first| usize::from(first & 0x0f) * 4);
+    let mut sum = Sum::default();
+    sum.add(packet.get(..header).unwrap_or_default());
+    if let Some(checksum) = packet.get_mut(10..12).filter(|_| header > 0) {
+        checksum.copy_from_slice(&sum.complement().to_be_bytes());
+    }
+}
+
 fn whole(transmit: &Transmit<'_>, inner: Inner, buffer: &mut Vec<u8>) -> bool {
     match (transmit.src, transmit.dst) {
         (SocketAddr::V4(src), SocketAddr::V4(dst)) => {
@@ -230,12 +241,17 @@ impl Sum {
         }
     }
 
-    /// The checksum for a UDP header: never 0, which would mean that there is no checksum.
-    fn udp(mut self) -> u16 {
+    /// The checksum for a header.
+    fn complement(mut self) -> u16 {
         while self.0 > 0xffff {
             self.0 = (self.0 & 0xffff) + (self.0 >> 16);
         }
-        match !(self.0 as u16) {
+        !(self.0 as u16)
+    }
+
+    /// The checksum for a UDP header: never 0, which would mean that there is no checksum.
+    fn udp(self) -> u16 {
+        match self.complement() {
             0 => 0xffff,
             sum => sum,
         }
@@ -281,6 +297,10 @@ mod tests {
             let Some(NetSlice::Ipv4(ip)) = &parsed.net else { panic!("not IPv4") };
             assert_eq!(ip.header().options(), router_alert_v4(3));
             assert_eq!((ip.header().ttl(), ip.header().dont_fragment()), (9, true));
+            let right = ip.header().to_header().calc_header_checksum();
+            let mut sealed = octets.clone();
+            seal(&mut sealed);
+            assert_eq!(sealed[10..12], right.to_be_bytes());
             let Some(TransportSlice::Udp(udp)) = &parsed.transport else { panic!("not UDP") };
             let checksum = udp.to_header().calc_checksum_ipv4(&ip.header().to_header(), payload).unwrap();
             assert_eq!((udp.checksum(), udp.payload()), (checksum, payload));

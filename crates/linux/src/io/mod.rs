@@ -13,6 +13,7 @@ mod ip;
 mod queue;
 mod raw;
 mod report;
+pub(crate) mod selftest;
 pub(crate) mod udp;
 mod wake;
 
@@ -40,6 +41,7 @@ use crate::sys;
 use busy::Busy;
 use entry::Opened;
 use helped::Helped;
+use selftest::SelfTest;
 
 /// The result of [`Io::wait`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -87,6 +89,9 @@ pub struct Io {
     interception: Option<Interception>,
     /// The process that opened the entries and intercepts for this one.
     helped: Option<Helped>,
+    tests: SelfTest,
+    /// Whether marked packets of IPv4 and of IPv6 are led to this node, by the last lookup.
+    led: [bool; 2],
     config: IoConfig,
 }
 
@@ -143,6 +148,10 @@ impl Io {
         let places = entries.iter().enumerate();
         let places = places.flat_map(|(at, opened)| (0..opened.ready.len()).map(move |socket| (at, socket)));
         let places = places.collect();
+        let tests = SelfTest::open(&config.entries, |request, ipv6| match request.entry {
+            Entry::Udp(_) => interception.is_some() && if ipv6 { config.ipv6 } else { config.ipv4 },
+            entry => entries.iter().any(|opened| opened.entry == entry && opened.port.needs_route(ipv6)),
+        });
         let (failures, busy, config) = (Vec::new(), Busy::new(config.busy_poll), config.clone());
         Ok(Self {
             entries,
@@ -158,6 +167,8 @@ impl Io {
             streams,
             interception,
             helped,
+            tests,
+            led: [true; 2],
             config,
         })
     }
@@ -228,8 +239,12 @@ impl Io {
             // A socket that left free slots is empty.
             *ready = batch.len() == batch.capacity();
             if count > 0 {
-                opened.port.count_received(count as u64, truncated as u64);
-                batch.admit(count, |datagram| opened.port.admit(place, datagram));
+                let (tests, entry) = (&mut self.tests, opened.entry);
+                batch.admit(count, |datagram| {
+                    !tests.takes(entry, datagram) && opened.port.admit(place, datagram)
+                });
+                let received = (count as u64).saturating_sub(tests.take_arrived());
+                opened.port.count_received(received, truncated as u64);
             }
         }
         Ok(batch.len())
@@ -334,8 +349,12 @@ impl Io {
         let mut changes = self.events.drain(&mut self.routes);
         let ended = self.helped.as_mut().is_some_and(Helped::has_ended);
         self.poll_helper();
-        if (self.removals.drain() || ended) && !changes.contains(&Change::Removed) {
+        let reported = self.removals.drain();
+        if (reported.removed || ended) && !changes.contains(&Change::Removed) {
             changes.push(Change::Removed);
+        }
+        if reported.rules {
+            changes.push(Change::Rules);
         }
         changes
     }
@@ -384,15 +403,35 @@ impl Io {
                     .push(format!("{family}: another rule stands before that of the interception: {rule}"));
             }
             let here = self.routes.leads_here(ipv6, self.config.mark);
-            if !here
-                .map_err(|error| OpenError::system("asking for the route of intercepted packets", &error))?
-            {
+            let here = here
+                .map_err(|error| OpenError::system("asking for the route of intercepted packets", &error))?;
+            self.led[usize::from(ipv6)] = here;
+            if !here {
                 judged.faults.push(format!(
                     "{family}: intercepted packets are not led to this node: another rule or mark is in the way"
                 ));
             }
         }
         Ok(judged)
+    }
+
+    /// Sends packets that take the way of intercepted ones, one of each kind. [`Io::receive`] takes those that arrive, and gives none of
+    /// them to the node. Returns the families of which no packet could be sent, with the reason. A family whose marked packets are not
+    /// led to this node, as [`Io::judge_interception`] found last, is left out.
+    pub fn begin_self_test(&mut self) -> Vec<String> {
+        self.tests.begin(self.led, &mut self.routes)
+    }
+
+    /// Whether all packets of the last self-test have arrived.
+    #[must_use]
+    pub fn is_self_test_complete(&self) -> bool {
+        self.tests.is_complete()
+    }
+
+    /// What did not arrive of the packets of the last self-test, with what is in the way as far as the kernel shows it.
+    #[must_use]
+    pub fn self_test_faults(&self) -> Vec<String> {
+        self.tests.lost().iter().map(selftest::Lost::explain).collect()
     }
 
     /// Waits for the helper if there is one.

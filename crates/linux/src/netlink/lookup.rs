@@ -9,6 +9,7 @@ use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
 
 use super::cache::Cache;
 use super::codec::{Attributes, Connection, Message, u32_of};
+use crate::io::selftest;
 use crate::sys::sockaddr;
 
 pub(super) const RTA_DST: u16 = 1;
@@ -211,11 +212,10 @@ impl Routes {
 
     /// Whether a packet with this mark is led to this node, whatever its destination is.
     pub(crate) fn leads_here(&mut self, ipv6: bool, mark: u32) -> io::Result<bool> {
-        // Addresses for documentation, which no node has.
         let (family, length, dst): (_, _, IpAddr) = if ipv6 {
-            (libc::AF_INET6, 128, Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x5b).into())
+            (libc::AF_INET6, 128, selftest::TO_V6.into())
         } else {
-            (libc::AF_INET, 32, Ipv4Addr::new(192, 0, 2, 91).into())
+            (libc::AF_INET, 32, selftest::TO_V4.into())
         };
         let mut message = [0; 12];
         message[..2].copy_from_slice(&[family as u8, length]);

@@ -69,4 +69,7 @@ pub enum Change {
     /// Something that this process put into the kernel may be gone, or other rules may stand before its own: call
     /// [`crate::Io::restore`], [`crate::Io::judge_interception`] and [`crate::traffic::Enforcer::restore`].
     Removed,
+    /// Other programs have changed rules of nftables, which can be in the way of intercepted packets: try them again by
+    /// [`crate::Io::begin_self_test`].
+    Rules,
 }

@@ -10,7 +10,7 @@ use std::io;
 use netlink_sys::protocols::NETLINK_NETFILTER;
 
 use super::Batch;
-use super::codec::Connection;
+use super::codec::{Attributes, Connection, Message, find};
 
 const NFNL_MSG_BATCH_BEGIN: u16 = 0x10;
 const NFNL_MSG_BATCH_END: u16 = 0x11;
@@ -27,6 +27,7 @@ pub(crate) const NFPROTO_IPV6: u8 = 10;
 const NFT_MSG_NEWTABLE: u16 = message(0);
 const NFT_MSG_DELTABLE: u16 = message(2);
 const NFT_MSG_NEWCHAIN: u16 = message(3);
+const NFT_MSG_GETCHAIN: u16 = message(4);
 const NFT_MSG_NEWRULE: u16 = message(6);
 const NFT_MSG_GETRULE: u16 = message(7);
 const NFT_MSG_DELRULE: u16 = message(8);
@@ -56,6 +57,10 @@ pub(crate) const NFTA_RULE_USERDATA: u16 = 7;
 
 /// The messages that take away something in a table, or the table: DELTABLE, DELCHAIN, DELRULE, DELSET.
 pub(crate) const REMOVALS: [u16; 4] = [NFT_MSG_DELTABLE, message(5), NFT_MSG_DELRULE, message(11)];
+
+/// The messages that make, change or take away tables, chains and rules: NEWTABLE, DELTABLE, NEWCHAIN, DELCHAIN, NEWRULE, DELRULE.
+pub(crate) const RULES: [u16; 6] =
+    [NFT_MSG_NEWTABLE, NFT_MSG_DELTABLE, NFT_MSG_NEWCHAIN, message(5), NFT_MSG_NEWRULE, NFT_MSG_DELRULE];
 
 /// The place in the path of a packet at which a chain is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -222,6 +227,40 @@ pub(crate) fn rules(family: u8, (table, chain): (&str, &str)) -> io::Result<usiz
         .attribute(NFTA_RULE_CHAIN, &text(chain))
         .transact(|message| rules += usize::from(message.kind == NFT_MSG_NEWRULE))?;
     Ok(rules)
+}
+
+/// The chains of a family, and of both families together, that are called at the hooks prerouting and input, in tables whose names do not
+/// begin with `except`: family, table, chain, hook and priority as text.
+pub(crate) fn chains_before_a_socket(family: u8, except: &[u8]) -> io::Result<Vec<String>> {
+    let mut chains = Vec::new();
+    let mut connection = Connection::open_for(NETLINK_NETFILTER)?;
+    for family in [family, NFPROTO_INET] {
+        let words = match family {
+            NFPROTO_IPV4 => "ip",
+            NFPROTO_IPV6 => "ip6",
+            _ => "inet",
+        };
+        connection.begin(NFT_MSG_GETCHAIN, libc::NLM_F_DUMP, &about(family)).transact(|message| {
+            chains.extend(base_chain_of(message, except).map(|chain| format!("{words} {chain}")));
+        })?;
+    }
+    Ok(chains)
+}
+
+fn base_chain_of(message: &Message<'_>, except: &[u8]) -> Option<String> {
+    let (_, attributes) = message.split::<4>()?;
+    let table = find(attributes, NFTA_CHAIN_TABLE).filter(|table| !table.starts_with(except))?;
+    let hook = Attributes(find(attributes, NFTA_CHAIN_HOOK)?);
+    let number = |kind| Some(u32::from_be_bytes(*find(hook, kind)?.first_chunk()?));
+    let place = match number(NFTA_HOOK_HOOKNUM)? {
+        hook if hook == Hook::Prerouting as u32 => "prerouting",
+        hook if hook == Hook::Input as u32 => "input",
+        _ => return None,
+    };
+    let priority = number(NFTA_HOOK_PRIORITY)?.cast_signed();
+    let name = |octets| String::from_utf8_lossy(octets).trim_end_matches('\0').to_owned();
+    let chain = name(find(attributes, NFTA_CHAIN_NAME)?);
+    Some(format!("{} {chain} at {place} {priority}", name(table)))
 }
 
 /// A name as a string that ends with a zero octet, as the kernel requires.

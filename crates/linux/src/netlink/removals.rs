@@ -1,4 +1,5 @@
-//! What other programs remove of ours: queues with their filters, and tables of nftables.
+//! What other programs remove of ours: queues with their filters, and tables of nftables. And that they change their own rules of
+//! nftables, which can be in the way of intercepted packets.
 //!
 //! The kernel reports all changes of queues and tables, also those of this process. A report is only the reason to look:
 //! whoever restores compares what is there with what should be. Rules and routes have their reports in
@@ -29,6 +30,15 @@ const OURS: &[u8] = b"signalbox";
 const CONCERNED: [u16; 4] =
     [libc::RTM_NEWQDISC, libc::RTM_DELQDISC, libc::RTM_DELTCLASS, libc::RTM_DELTFILTER];
 
+/// What the reports say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Reported {
+    /// Something of ours may be gone.
+    pub(crate) removed: bool,
+    /// Tables, chains or rules of other programs have changed. Elements of sets do not count: some programs change them all the time.
+    pub(crate) rules: bool,
+}
+
 /// The receiver of these reports.
 pub(crate) struct Removals {
     queues: Socket,
@@ -53,11 +63,22 @@ impl Removals {
         [self.queues.as_raw_fd(), self.tables.as_ref().map_or(-1, AsRawFd::as_raw_fd)]
     }
 
-    /// Whether something of ours may be gone since the last call.
-    pub(crate) fn drain(&mut self) -> bool {
-        let queues = drain(&self.queues, &mut self.buffer, |message| CONCERNED.contains(&message.kind));
-        let tables = self.tables.as_ref().is_some_and(|tables| drain(tables, &mut self.buffer, takes_ours));
-        queues || tables
+    /// What was reported since the last call.
+    pub(crate) fn drain(&mut self) -> Reported {
+        let mut reported = Reported::default();
+        let lost = drain(&self.queues, &mut self.buffer, |message| {
+            reported.removed |= CONCERNED.contains(&message.kind);
+        });
+        reported.removed |= lost;
+        if let Some(tables) = &self.tables {
+            let lost = drain(tables, &mut self.buffer, |message| {
+                reported.removed |= takes_ours(message);
+                reported.rules |= changes_others(message);
+            });
+            reported.removed |= lost;
+            reported.rules |= lost;
+        }
+        reported
     }
 }
 
@@ -69,27 +90,36 @@ fn listen(protocol: isize, group: u32) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Reads all that waits. The result is true if a message is of interest, or if some were lost.
-fn drain(socket: &Socket, buffer: &mut [u8], concerns: impl Fn(&Message<'_>) -> bool) -> bool {
-    let mut found = false;
+/// Calls `each` with all messages that wait. The result is true if some were lost.
+fn drain(socket: &Socket, buffer: &mut [u8], mut each: impl FnMut(&Message<'_>)) -> bool {
+    let mut lost = false;
     loop {
         match socket.recv(&mut &mut buffer[..], 0) {
             Ok(length) => {
-                found |= Messages(buffer.get(..length).unwrap_or(&[])).any(|message| concerns(&message))
+                Messages(buffer.get(..length).unwrap_or(&[])).for_each(|message| each(&message));
             }
-            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => found = true,
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => lost = true,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return found,
+            Err(_) => return lost,
         }
     }
 }
 
 /// Whether a report takes away a table of ours or something in it.
 fn takes_ours(message: &Message<'_>) -> bool {
-    nftables::REMOVALS.contains(&message.kind)
-        && message.split::<4>().is_some_and(|(_, mut attributes)| {
-            attributes.any(|(kind, name)| kind == TABLE_NAME && name.starts_with(OURS))
-        })
+    nftables::REMOVALS.contains(&message.kind) && is_of_ours(message)
+}
+
+/// Whether a report says that a table, chain or rule of another program is there or gone.
+fn changes_others(message: &Message<'_>) -> bool {
+    nftables::RULES.contains(&message.kind) && !is_of_ours(message)
+}
+
+/// Whether a report is about a table of ours or something in it.
+fn is_of_ours(message: &Message<'_>) -> bool {
+    message.split::<4>().is_some_and(|(_, mut attributes)| {
+        attributes.any(|(kind, name)| kind == TABLE_NAME && name.starts_with(OURS))
+    })
 }
 
 /// The program that passes [`CONCERNED`] messages. A report of queues that names two begins with the removal.
@@ -112,16 +142,30 @@ fn filter() -> Vec<SockFilter> {
 mod tests {
     use super::*;
 
+    /// Whether a report takes away something of ours, and whether it changes rules of others.
+    fn judged(kind: u16, table: &[u8]) -> (bool, bool) {
+        let mut body = vec![2, 0, 0, 0];
+        body.extend_from_slice(&u16::try_from(4 + table.len()).unwrap().to_ne_bytes());
+        body.extend_from_slice(&TABLE_NAME.to_ne_bytes());
+        body.extend_from_slice(table);
+        body.resize(body.len().next_multiple_of(4), 0);
+        let message = Message { kind, flags: 0, sequence: 0, body: &body };
+        (takes_ours(&message), changes_others(&message))
+    }
+
+    #[test]
+    fn rules_of_others_concern_us_and_their_sets_do_not() {
+        for kind in nftables::RULES {
+            assert!(judged(kind, b"filter\0").1 && !judged(kind, b"signalbox\0").1, "{kind}");
+        }
+        for set in [9, 11, 12, 14] {
+            assert!(!judged(nftables::message(set), b"filter\0").1, "a set or its elements");
+        }
+    }
+
     #[test]
     fn only_removals_from_our_tables_concern_us() {
-        let report = |kind: u16, table: &[u8]| {
-            let mut body = vec![2, 0, 0, 0];
-            body.extend_from_slice(&u16::try_from(4 + table.len()).unwrap().to_ne_bytes());
-            body.extend_from_slice(&TABLE_NAME.to_ne_bytes());
-            body.extend_from_slice(table);
-            body.resize(body.len().next_multiple_of(4), 0);
-            takes_ours(&Message { kind, flags: 0, sequence: 0, body: &body })
-        };
+        let report = |kind: u16, table: &[u8]| judged(kind, table).0;
         for kind in nftables::REMOVALS {
             assert!(report(kind, b"signalbox\0") && report(kind, b"signalbox_traffic\0"));
             assert!(!report(kind, b"filter\0"));

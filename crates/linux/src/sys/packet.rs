@@ -23,6 +23,17 @@ pub(crate) fn bind(socket: &impl AsRawFd, index: u32) -> io::Result<()> {
     check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) }).map(drop)
 }
 
+/// The `sockaddr_ll` to which a packet of the network layer is sent by the interface `index`, with link-layer addresses of zeros.
+pub(crate) fn address(index: u32, protocol: libc::c_int) -> [u8; 20] {
+    let mut address = [0; 20];
+    address[..2].copy_from_slice(&(libc::AF_PACKET as u16).to_ne_bytes());
+    address[2..4].copy_from_slice(&(protocol as u16).to_be_bytes());
+    address[4..8].copy_from_slice(&index.to_ne_bytes());
+    // The length of an Ethernet address, which the last octets have.
+    address[11] = 6;
+    address
+}
+
 /// Receives frames to other stations, too, for as long as the socket lives.
 pub(crate) fn promiscuous(socket: &impl AsRawFd, index: u32) -> io::Result<()> {
     let request = libc::packet_mreq {

@@ -18,6 +18,7 @@ mod removed;
 mod routes;
 mod rsvp;
 mod sctp;
+mod selftest;
 mod send;
 mod stream_end;
 mod stream_failures;

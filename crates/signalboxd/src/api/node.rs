@@ -88,8 +88,10 @@ impl Node for NodeService {
                 peers: size.peers.map(Into::into),
             });
             let applications = view.node.applications();
-            let faults = view.kernel.interception();
-            let interception = faults.map(|faults| v1::InterceptionStatus { faults: faults.to_vec() });
+            let interception = view.kernel.interception().map(|known| v1::InterceptionStatus {
+                faults: known.faults(),
+                untried: known.untried().to_vec(),
+            });
             v1::GetNodeResponse {
                 interception,
                 protocols: protocols.collect(),

@@ -14,7 +14,7 @@ use signalbox_linux::traffic::Enforcer;
 use signalbox_linux::{Io, MulticastRoute};
 use signalbox_node::{Command, Event, Node};
 
-use super::{Counted, DaemonCounters, DaemonNumbers, Enforced};
+use super::{Counted, DaemonCounters, DaemonNumbers, Enforced, Interception};
 use crate::course::Routing;
 use crate::metrics::Measured;
 use crate::record::Recorder;
@@ -29,8 +29,8 @@ pub(super) struct Engine {
     pub(super) enforcer: Option<Enforcer>,
     /// Opens pinholes in the kernel, on a firewall or NAT.
     pub(super) pinholes: Option<Pinholes>,
-    /// What is in the way of intercepted packets; `None` where this process does not intercept.
-    pub(super) interception: Option<Vec<String>>,
+    /// What is known of the interception; `None` where this process does not intercept.
+    pub(super) interception: Option<Interception>,
     recorder: Option<Recorder>,
     /// Route lookups that the node asked for and that are not answered yet; empty between inputs. Answered in order: no
     /// message that waits for its route may overtake another.
@@ -147,7 +147,7 @@ impl Engine {
     /// Runs a query of a client. `daemon` is what the daemon counts and measures.
     pub(super) fn query(&mut self, now: Time, daemon: DaemonNumbers<'_>, query: Query) {
         let Self { node, io, enforcer, pinholes, interception, .. } = self;
-        let interception = interception.as_deref();
+        let interception = interception.as_ref();
         let (enforcer, pinholes) = (enforcer.as_mut(), pinholes.as_mut());
         let mut kernel = Beside { io, enforcer, pinholes, interception, daemon };
         query.run(&mut View { now, node, kernel: &mut kernel });
@@ -179,7 +179,7 @@ struct Beside<'a> {
     io: &'a mut Io,
     enforcer: Option<&'a mut Enforcer>,
     pinholes: Option<&'a mut Pinholes>,
-    interception: Option<&'a [String]>,
+    interception: Option<&'a Interception>,
     daemon: DaemonNumbers<'a>,
 }
 
@@ -215,7 +215,7 @@ impl Kernel for Beside<'_> {
         self.pinholes.as_deref_mut()
     }
 
-    fn interception(&self) -> Option<&[String]> {
+    fn interception(&self) -> Option<&Interception> {
         self.interception
     }
 

@@ -52,6 +52,13 @@ impl Mending {
 }
 
 impl Driver {
+    /// Something may be missing, or in the way of intercepted packets.
+    pub(super) fn mend_later(&mut self) {
+        let now = self.clock.now();
+        self.mending.ask(now);
+        self.self_test.ask(now);
+    }
+
     /// Puts back what another program removed from the kernel. Returns the number of parts that were missing.
     pub(super) fn mend(&mut self, now: Time) -> usize {
         let mut missing = 0;
@@ -99,15 +106,7 @@ impl Driver {
                 "another rule stood before that of the interception, which now stands first (kernel.keep_rule_first)"
             );
         }
-        let before = self.engine.interception.replace(faults).unwrap_or_default();
-        let now = self.engine.interception.as_deref().unwrap_or_default();
-        if before != now {
-            if now.is_empty() {
-                tracing::info!("the interception works again");
-            } else {
-                tracing::warn!("the interception does not work: {}", now.join("; "));
-            }
-        }
+        self.judged(faults);
         Ok(())
     }
 }

@@ -252,6 +252,12 @@ pub(crate) fn has_mark(rule: &mut Batch, mark: u32) {
     compare(rule, Compare::Equal, &mark.to_ne_bytes());
 }
 
+/// The rule continues with packets that do not have this mark.
+pub(crate) fn lacks_mark(rule: &mut Batch, mark: u32) {
+    load_meta(rule, NFT_META_MARK);
+    compare(rule, Compare::NotEqual, &mark.to_ne_bytes());
+}
+
 /// The rule continues with packets that came in by the interface of this name.
 pub(crate) fn came_in_by(rule: &mut Batch, name: &str) {
     load_meta(rule, NFT_META_IIFNAME);

@@ -37,8 +37,13 @@ fn text(out: &mut impl Write, node: &v1::GetNodeResponse, now_unix_us: u64) -> R
         writeln!(out, "{}  {warning}", paint(Tone::Bad, "warning      "))?;
     }
     if let Some(interception) = &node.interception {
-        let faults = &interception.faults;
-        let text = if faults.is_empty() { "works".to_owned() } else { faults.join("\n               ") };
+        let text = match (&interception.faults[..], &interception.untried[..]) {
+            ([], []) => "works".to_owned(),
+            ([], untried) => {
+                format!("marked packets come to this node (no packet was tried: {})", untried.join("; "))
+            }
+            (faults, _) => faults.join("\n               "),
+        };
         writeln!(out, "interception   {text}")?;
     }
     writeln!(out)?;
@@ -63,17 +68,24 @@ mod tests {
 
     #[test]
     fn whether_the_interception_works_is_shown() {
-        let shown = |faults: Option<&[&str]>| {
-            let faults = faults.map(|faults| faults.iter().map(|fault| (*fault).to_owned()).collect());
-            let interception = faults.map(|faults| v1::InterceptionStatus { faults });
+        let owned = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect();
+        let shown = |status: Option<(&[&str], &[&str])>| {
+            let interception = status.map(|(faults, untried)| v1::InterceptionStatus {
+                faults: owned(faults),
+                untried: owned(untried),
+            });
             let mut out = Vec::new();
             text(&mut out, &v1::GetNodeResponse { interception, ..Default::default() }, 1).unwrap();
             String::from_utf8(out).unwrap()
         };
-        assert!(shown(Some(&[])).contains("interception   works\n"));
-        assert!(
-            shown(Some(&["a rule", "a mark"])).contains("interception   a rule\n               a mark\n")
-        );
+        assert!(shown(Some((&[], &[]))).contains("interception   works\n"));
+        for untried in [&[][..], &["IPv4: a filter"]] {
+            let shown = shown(Some((&["a rule", "a mark"], untried)));
+            assert!(shown.contains("interception   a rule\n               a mark\n"));
+        }
+        let untried =
+            "interception   marked packets come to this node (no packet was tried: IPv4: a filter)\n";
+        assert!(shown(Some((&[], &["IPv4: a filter"]))).contains(untried));
         assert!(!shown(None).contains("interception"), "a host");
     }
 
