@@ -59,6 +59,9 @@ signalbox_core::counters! {
         peer_changes: u64 => ROUTE_EVENTS { event: "peer_changed" },
         /// Reservations set up on a new path after a route change.
         rerouted: u64 => ROUTE_EVENTS { event: "repaired" },
+        /// Reservations given back because the route has left this node: the next peer has another previous peer, and that of this
+        /// node does not answer.
+        left: u64 => ROUTE_EVENTS { event: "left" },
         /// Messages that are malformed; dropped or answered with an error.
         malformed: u64 => MESSAGES_DROPPED { reason: "malformed" },
         /// Messages without verified routing state; dropped (key `accept_stateless`).

@@ -6,11 +6,17 @@
 //! relay first requires a sign of its previous peer. It sends the RESPONSE "Full QSPEC required" (§5.4.1) for the RSN of
 //! that peer, which answers with a RESERVE if this node is its next peer. A previous peer that is a relay asks in turn, so
 //! that the answer comes from the initiator. A node without an answer sends nothing, and its state expires.
+//!
+//! The next peer may report that the route before it changed (§5.2.5.3). The node where the routes part tears the old branch
+//! down, but not if the link to it is lost. So a relay that gets this report, and soon neither a tear nor a RESERVE, asks its
+//! previous peer too. If that peer does not answer either, the relay is off the path, and gives its part back. Each relay of the
+//! branch gets the report, so no tear is needed. A report alone ends nothing, whoever sent it.
 
 use core::time::Duration;
 
 use signalbox_core::slab::Key;
 use signalbox_core::{Direction, Time};
+use signalbox_resources::{End, Resources};
 
 use super::Qos;
 use super::compose::{Target, generic_back};
@@ -24,7 +30,12 @@ pub(super) enum Then {
     Route,
     /// Sends a full RESERVE to the next peer.
     Whole,
+    /// Nothing more: it stays on the path.
+    Stay,
 }
+
+/// How often a relay asks its previous peer after a report of the next one, once in each `request_retry`, before it leaves the path.
+const QUESTIONS: u8 = 3;
 
 /// A relay waits for a RESERVE of its previous peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +44,9 @@ pub(super) struct Doubt {
     /// Time of the next request.
     pub(super) at: Time,
     interval: Duration,
+    /// Requests until this node leaves the path without an answer, if the next peer has reported a route change. Otherwise it waits
+    /// until its state expires.
+    left: Option<u8>,
 }
 
 /// A request of the previous peer that goes along the new route.
@@ -48,17 +62,22 @@ impl Qos {
     pub(super) fn ask_previous_peer(&mut self, key: Key, then: Then) -> bool {
         let Some(session) = self.sessions.get_mut(key) else { return false };
         let relays = session.previous_peer().is_some() && !session.marks.has(Marks::QNI);
-        // RESERVEs upstream follow the Queries of the nodes before this one, which only nodes on the path send.
-        let downstream = session.direction == Direction::Downstream;
-        if !relays || !downstream || session.stage != Stage::Reserved {
+        // RESERVEs upstream follow the Queries of the nodes before this one, which only nodes on the path send. But the next peer may
+        // have reported that it has another path.
+        let reported = session.seldom.doubt.is_some_and(|doubt| doubt.left.is_some());
+        let asks = session.direction == Direction::Downstream || reported;
+        if !relays || !asks || session.stage != Stage::Reserved {
             return false;
         }
         let interval = self.config.request_retry;
         let (doubt, first) = match session.seldom.doubt {
-            Some(doubt) => {
+            Some(doubt) if doubt.then != Then::Stay => {
                 (Doubt { then: if then == Then::Route { then } else { doubt.then }, ..doubt }, false)
             }
-            None => (Doubt { then, at: self.now + interval, interval }, true),
+            reported => {
+                let left = reported.and_then(|doubt| doubt.left);
+                (Doubt { then, at: self.now + interval, interval, left }, true)
+            }
         };
         session.seldom.change(|seldom| seldom.doubt = Some(doubt));
         if !first {
@@ -68,14 +87,63 @@ impl Qos {
         true
     }
 
-    /// Asks again when it is time. The wait doubles; the state of a node without an answer expires.
-    pub(super) fn step_doubt(&mut self, key: Key) {
+    /// Handles the report of the next peer that the route before it changed. The first question waits for the tear of the node where
+    /// the routes part, or for a RESERVE.
+    pub(super) fn doubt_path(&mut self, key: Key) {
+        let interval = self.config.request_retry;
+        let first = self.now + interval / 2;
+        let tears = self.config.tear_old_branch;
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let relays = session.previous_peer().is_some() && !session.marks.has(Marks::QNI);
+        let kept = session.marks.has(Marks::NO_REPLACE) || !tears;
+        if !relays || kept || session.stage != Stage::Reserved {
+            return;
+        }
+        session.seldom.change(|seldom| {
+            let (then, at) =
+                seldom.doubt.map_or((Then::Stay, first), |known| (known.then, known.at.min(first)));
+            seldom.doubt = Some(Doubt { then, at, interval, left: Some(QUESTIONS) });
+        });
+    }
+
+    /// Forgets what the next peer reported: another one is the next peer now.
+    pub(super) fn forget_report(&mut self, key: Key) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(doubt) = session.seldom.doubt.filter(|doubt| doubt.left.is_some()) else { return };
+        let waits = (doubt.then != Then::Stay).then_some(Doubt { left: None, ..doubt });
+        session.seldom.change(|seldom| seldom.doubt = waits);
+    }
+
+    /// Asks again when it is time. Without a report of the next peer the wait doubles, and the state of a node without an answer
+    /// expires.
+    pub(super) fn step_doubt(&mut self, key: Key, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let Some(doubt) = session.seldom.doubt.filter(|doubt| doubt.at <= self.now) else { return };
-        let interval = doubt.interval.saturating_mul(2);
-        let doubt = Doubt { interval, at: self.now + interval, ..doubt };
+        if doubt.left == Some(0) {
+            return self.leave_old_branch(key, resources);
+        }
+        let left = doubt.left.map(|left| left - 1);
+        let interval = if left.is_some() { doubt.interval } else { doubt.interval.saturating_mul(2) };
+        let doubt = Doubt { interval, at: self.now + interval, left, ..doubt };
         session.seldom.change(|seldom| seldom.doubt = Some(doubt));
         self.require_reserve(key);
+    }
+
+    /// Gives back what this node holds of an old branch. It sends no tear: should the next peer have this node as its previous peer
+    /// all the same, only this node has lost anything, and has it back with the next refresh.
+    fn leave_old_branch(&mut self, key: Key, resources: &mut Resources) {
+        let Some(session) = self.sessions.get(key) else { return };
+        self.counters.left += 1;
+        tracing::debug!(
+            session = %session.id,
+            reason = "the next peer has another previous peer, and that of this node does not answer",
+            "reservation released"
+        );
+        resources.because(End::Rerouted);
+        self.release(key, resources);
+        self.on_gone(key);
+        self.release_route(key);
+        self.close(key, resources);
     }
 
     fn require_reserve(&mut self, key: Key) {
@@ -117,6 +185,7 @@ impl Qos {
                 self.send_whole(key, RequestKind::Repair);
                 true
             }
+            (Then::Stay, _) => false,
         }
     }
 }
@@ -125,5 +194,10 @@ impl Session {
     /// Whether this node sends nothing to the next peer until its previous peer has sent a RESERVE.
     pub(super) fn is_doubted(&self) -> bool {
         self.seldom.doubt.is_some()
+    }
+
+    /// Whether it then sends one along its route, or to the next peer.
+    pub(super) fn holds_reserve(&self) -> bool {
+        self.seldom.doubt.is_some_and(|doubt| doubt.then != Then::Stay)
     }
 }

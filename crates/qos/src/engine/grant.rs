@@ -192,6 +192,7 @@ impl Qos {
         keeps: bool,
         opened: bool,
     ) -> Outcome {
+        self.notify_replaced_peer(key, message, arrival);
         self.set_stage(key, Stage::Reserved);
         let nslp_next = self.nslp_towards_qnr(arrival);
         let lifetime = |period| self.config.lifetime(period);

@@ -337,7 +337,7 @@ impl Qos {
     fn step(&mut self, key: Key, resources: &mut Resources) {
         self.step_requests(key, resources);
         self.step_local(key, resources);
-        self.step_doubt(key);
+        self.step_doubt(key, resources);
         let Some(session) = self.sessions.get(key) else { return };
         if session.expires.is_due(self.now) {
             return self.expire(key, resources);

@@ -44,7 +44,11 @@ impl Qos {
             if session.marks.has(Marks::QNI) {
                 return self.verify_route(key);
             }
+            if session.next_peer() == arrival.sii {
+                self.doubt_path(key);
+            }
         }
+        let Some(session) = self.sessions.get(key) else { return };
         if !towards_initiator {
             if session.stage == Stage::Reserved && !session.is_end() {
                 self.pass_notify(key, message, arrival, true);

@@ -11,9 +11,9 @@ use super::doubt::Then;
 use super::rmf::{self, Flow};
 use super::seldom::Seldom;
 use super::session::{Marks, OldBranch, RequestKind, Session, Stage};
-use super::waiting::{Waiting, route_query};
+use super::waiting::{Arrival, Waiting, route_query};
 use super::{Config, Qos};
-use crate::wire::{Carried, Info, InfoSpec, Message, MessageType};
+use crate::wire::{Carried, Info, InfoSpec, Message, MessageFlags, MessageType};
 
 /// Most old branches of a session. The oldest one ends by its own timeout.
 const MOST_BRANCHES: usize = 4;
@@ -131,24 +131,45 @@ impl Qos {
             }
             return;
         }
+        self.notify_old_peer(key, back);
+    }
+
+    /// Reports to the old peer, once, that the route before this node changed (RFC 5974 §5.2.5.3). It goes there by explicit
+    /// routing.
+    fn notify_old_peer(&mut self, key: Key, old: SiiHandle) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
         if session.marks.has(Marks::PREVIOUS_NOTIFIED) {
             return;
         }
         session.marks.set(Marks::PREVIOUS_NOTIFIED, true);
         let Some(session) = self.sessions.get(key) else { return };
-        // §5.2.5.3: the NOTIFY goes to the old peer by explicit routing.
         let notify = Message {
             generic: generic_back(session),
             info: Some(InfoSpec { source: self.own_source(session), ..InfoSpec::from(Info::ROUTE_CHANGE) }),
             ..Message::new(MessageType::NOTIFY)
         };
-        let to = Target { sii: Some(back), ..Target::towards_initiator(session) };
+        let to = Target { sii: Some(old), ..Target::towards_initiator(session) };
         self.send_notify(to, &notify);
+    }
+
+    /// Reports to the previous peer that this RESERVE, which was granted, comes from another one (RFC 5974 §3.2.12). GIST does not
+    /// report each change, and the node where the routes part perhaps does not reach that peer.
+    pub(super) fn notify_replaced_peer(&mut self, key: Key, message: &Message<'_>, arrival: &Arrival) {
+        let Some(session) = self.sessions.get(key).filter(|s| s.stage == Stage::Reserved) else { return };
+        let Some(old) = session.previous_peer().filter(|_| arrival.sii.is_some()) else { return };
+        let same_node = session.rsn_in.get().map(|rsn| rsn.epoch) == message.rsn.map(|rsn| rsn.epoch);
+        let kept = !message.flags.contains(MessageFlags::REPLACE) || !self.config.tear_old_branch;
+        if arrival.sii != Some(old) && !same_node && !kept {
+            self.notify_old_peer(key, old);
+        }
     }
 
     /// Starts a repair: the path to the next peer changed. A RESERVE goes along the new path, and the old branch is
     /// torn down after its RESPONSE (RFC 5974 §5.2.5.2). The egress interface may change too.
     pub(super) fn repair(&mut self, key: Key, new: Option<SiiHandle>) {
+        if new.is_some() {
+            self.forget_report(key);
+        }
         let Some(session) = self.sessions.get_mut(key) else { return };
         let ends = session.marks.has(Marks::QNR) || session.marks.has(Marks::SCOPED);
         if session.stage != Stage::Reserved || ends {
@@ -183,7 +204,7 @@ impl Qos {
         }
         tracing::debug!(session = %session.id, peer = ?new, "repair of the route starts");
         session.marks.set(Marks::ROUTE_UNSETTLED, true);
-        if !session.is_doubted() {
+        if !session.holds_reserve() {
             session.start_branch();
         }
         if !self.ask_previous_peer(key, Then::Route) {

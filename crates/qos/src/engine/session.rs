@@ -442,6 +442,11 @@ impl Session {
         self.next_peer().filter(|onward| upstream && self.gist_next().is_some_and(|gist| gist != *onward))
     }
 
+    /// The next peer of a node that is off the path: a message by routing would go back, and not to this peer.
+    pub(super) fn next_off_path(&self) -> Option<SiiHandle> {
+        self.next_peer().filter(|_| self.marks.has(Marks::OFF_PATH))
+    }
+
     /// Whether RESERVEs come from this peer, or came from it until lately.
     pub(super) fn is_previous_peer(&self, now: Time, sii: SiiHandle) -> bool {
         self.previous_peer() == Some(sii)

@@ -83,7 +83,7 @@ impl Qos {
                 rii: rii.filter(|_| !last),
                 forwarded: message.map(|m| m.forwarded),
                 gist_hops: message.map(|_| hops),
-                sii: session.explicit_next(),
+                sii: session.explicit_next().or(session.next_off_path()),
                 keep: message.is_none() && rii.is_some(),
                 ..Extra::default()
             };

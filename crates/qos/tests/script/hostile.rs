@@ -10,7 +10,7 @@ use signalbox_qos::engine::{Config, Input};
 use signalbox_qos::wire::{BindingCode, BoundSession, Carried, Info, Message, MessageFlags, MessageType};
 use signalbox_wire::Writer;
 
-use crate::rig::{BEFORE, Rig, SESSION, addr, flow, octets, qspec, query_qspec, reserve};
+use crate::rig::{BEFORE, OTHER, Rig, SESSION, addr, flow, octets, qspec, query_qspec, reserve};
 
 fn session(number: u32) -> SessionId {
     let mut id = [0; 16];
@@ -124,13 +124,24 @@ const QUERY: Stranger =
     Stranger { state: Some(StateHandle(1)), sii: Some(BEFORE), stateless: true, unchecked: false };
 
 fn arrives(rig: &mut Rig, how: &Stranger, session: SessionId, message: &Message<'_>, secure: bool) -> usize {
+    arrives_along(rig, flow(), how, session, message, secure)
+}
+
+fn arrives_along(
+    rig: &mut Rig,
+    mri: Mri,
+    how: &Stranger,
+    session: SessionId,
+    message: &Message<'_>,
+    secure: bool,
+) -> usize {
     let octets = octets(message);
     let security = if secure { Security::Channel } else { Security::None };
     let received = RecvMessage {
         data: &octets[..],
         nslp: NslpId::QOS,
         session,
-        mri: flow(),
+        mri,
         check: None,
         state: how.state,
         sii: how.sii,
@@ -194,6 +205,51 @@ fn secure_holds_for_messages_that_arrive() {
         Stranger { state: Some(StateHandle(1)), sii: Some(BEFORE), stateless: false, unchecked: false };
     arrives(&mut rig, &routed, SESSION, &reserve(1, &some), true);
     assert!(rig.held() > 0, "over an authenticated channel it is accepted");
+}
+
+/// A NOTIFY "Route change" makes a node of the path ask its previous peer. One of a stranger does nothing, and one that is forged or
+/// sent again and again in the name of the next peer costs few messages: only the silence of the previous peer ends anything.
+#[test]
+fn a_report_of_a_route_change_ends_nothing_by_itself() {
+    let change = Message { info: Some(Info::ROUTE_CHANGE.into()), ..Message::new(MessageType::NOTIFY) };
+    let (some, report) = (qspec(10_000), octets(&change));
+    let reserved = || {
+        let mut rig = Rig::new();
+        let onward = rig.reserved(3, 10_000);
+        rig.back(&Message {
+            rii: onward.message().rii,
+            info: Some(Info::RESERVED.into()),
+            ..Message::new(MessageType::RESPONSE)
+        });
+        rig
+    };
+    // The previous peer is silent in each case.
+    let mut rig = reserved();
+    for how in [Q_MODE, EXPLICIT, EXPLICIT_AS_PEER, FROM_ELSEWHERE, QUERY] {
+        arrives_along(&mut rig, flow().inverted(), &how, SESSION, &change, false);
+    }
+    for from in [OTHER, BEFORE] {
+        assert_eq!(rig.receive_octets(from, flow().inverted(), SESSION, &report), []);
+    }
+    rig.until(rig.now + core::time::Duration::from_secs(30));
+    assert_eq!(rig.held(), 10_000);
+    // Before a RESPONSE has shown which peer is the next one, the next peer is not known.
+    let mut rig = Rig::new();
+    rig.reserved(3, 10_000);
+    rig.receive_octets(OTHER, flow().inverted(), SESSION, &report);
+    rig.until(rig.now + core::time::Duration::from_secs(30));
+    assert_eq!(rig.held(), 10_000);
+    // Sent a thousand times within some seconds, it costs what it costs once.
+    let mut rig = reserved();
+    let mut sent = 0;
+    for _ in 0..1000 {
+        sent += rig.back(&change).len();
+        sent += rig.until(rig.now + core::time::Duration::from_millis(6)).len();
+    }
+    assert_eq!(sent, 1 + 3);
+    rig.receive(&Message { rii: Some(70), ..reserve(3, &some) });
+    rig.until(rig.now + core::time::Duration::from_secs(30));
+    assert_eq!(rig.held(), 10_000);
 }
 
 /// A peer chooses its refresh period, but not for how long a node keeps state that is never refreshed.

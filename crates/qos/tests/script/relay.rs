@@ -360,7 +360,9 @@ fn the_old_peer_does_not_count_again_while_it_goes_on_refreshing() {
     rig.reserved(3, 10_000);
     let some = qspec(10_000);
     let new = Message { rsn: Some(Rsn { number: 9, epoch: 5 }), rii: Some(1), ..reserve(9, &some) };
-    assert_eq!(rig.receive_octets(OTHER, flow(), SESSION, &octets(&new)).len(), 1);
+    let sent = rig.receive_octets(OTHER, flow(), SESSION, &octets(&new));
+    let kinds: Vec<_> = sent.iter().map(|one| (one.sii, one.message().kind)).collect();
+    assert_eq!(kinds, [(Some(BEFORE), MessageType::NOTIFY), (None, MessageType::RESERVE)]);
     assert_eq!(rig.receive(&reserve(3, &some)), [], "a refresh of the old peer");
     assert_eq!(rig.receive(&Message { flags: MessageFlags::TEAR, ..reserve(4, &[]) }), [], "nor its tear");
     assert_eq!((rig.qos.counters().old_peer, rig.held()), (2, 10_000));

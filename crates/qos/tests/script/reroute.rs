@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use signalbox_core::Direction;
 use signalbox_core::service::{NetworkEvent, SiiHandle};
+use signalbox_qos::engine::Config;
 use signalbox_qos::wire::{Hop, Hops, Info, Message, MessageFlags, MessageType, Rsn};
 use signalbox_wire::Writer;
 
@@ -127,7 +128,8 @@ fn a_relay_does_not_answer_the_receiver_for_a_path_that_has_not_answered() {
         assert!(matches!(&sent[..], [again] if again.message().is_reserve_init()), "{sent:?}");
         let new = Message { rsn: Some(Rsn { number: 0, epoch: 5 }), rii: Some(70), ..reserve(0, &some) };
         let sent = rig.receive_octets(SiiHandle(4), flow().inverted(), SESSION, &octets(&new));
-        let [one] = &sent[..] else { panic!("{sent:?}") };
+        let [old, one] = &sent[..] else { panic!("{sent:?}") };
+        assert_eq!((old.info(), old.sii), (Info::ROUTE_CHANGE, Some(BEHIND)));
         let kind = if answered { MessageType::RESPONSE } else { MessageType::RESERVE };
         assert_eq!((one.message().kind, one.message().rii), (kind, Some(70)));
     }
@@ -155,7 +157,7 @@ fn a_route_change_of_the_next_peer_is_verified_after_a_refresh() {
     let sent = rig.back(&route_change());
     let [informed] = &sent[..] else { panic!("{sent:?}") };
     assert_eq!((informed.info(), informed.mri), (Info::ROUTE_CHANGE, flow().inverted()));
-    rig.until(rig.now + Duration::from_secs(50));
+    rig.until(rig.now + Duration::from_secs(6));
     assert_eq!(rig.checked, []);
     rig.receive(&reserve(3, &[]));
     assert_eq!(rig.checked, [Direction::Downstream]);
@@ -210,7 +212,13 @@ fn the_tear_of_the_old_branch_ends_it() {
     assert_eq!(rig.held(), 10_000);
     let some = qspec(10_000);
     let back = Message { rsn: Some(Rsn { number: 0, epoch: 6 }), ..reserve(0, &some) };
-    assert_eq!(rig.receive(&back).len(), 1, "it goes on, as that of a new peer does");
+    let sent = rig.receive(&back);
+    let to: Vec<_> = sent.iter().map(|one| (one.sii, one.message().kind)).collect();
+    assert_eq!(
+        to,
+        [(Some(OTHER), MessageType::NOTIFY), (None, MessageType::RESERVE)],
+        "it goes on, as that of a new peer does"
+    );
     assert_eq!(rig.qos.counters().peer_changes, 2);
 }
 
@@ -360,5 +368,107 @@ fn a_branch_that_is_to_be_kept_is_not_torn_down() {
     assert_eq!(tears(&sent), []);
     let later = rig.until(rig.now + Duration::from_secs(20));
     assert!(later.iter().all(|(_, sent)| !sent.message().is_tear()));
+    assert_eq!(rig.held(), 10_000);
+}
+
+/// The next peer has another previous peer, and the link to the own one is lost: no message of this node can find out more.
+///
+/// QOS-5.2.5.3-03
+#[test]
+fn a_router_that_the_route_has_left_gives_its_part_back() {
+    let mut rig = confirmed();
+    assert_eq!(rig.back(&route_change()).len(), 1, "it is passed on");
+    let sent = rig.until(rig.now + Duration::from_secs(8));
+    let questions = sent.iter().filter(|(_, one)| one.info() == Info::FULL_QSPEC_REQUIRED).count();
+    assert_eq!((questions, sent.len()), (3, 3), "{sent:?}");
+    assert_eq!((rig.held(), rig.qos.sessions(), rig.qos.counters().left), (0, 0, 1));
+    assert_eq!(
+        rig.released[..2],
+        [Direction::Downstream, Direction::Upstream],
+        "GIST gives the session back, too"
+    );
+    // The path returns: this node is a new one.
+    let some = qspec(10_000);
+    assert_eq!(rig.receive(&reserve(3, &[]))[0].info(), Info::FULL_QSPEC_REQUIRED);
+    assert_eq!(rig.receive(&Message { rii: Some(90), ..reserve(3, &some) }).len(), 1);
+    assert_eq!(rig.held(), 10_000);
+}
+
+/// A report of the next peer is perhaps about nothing. A node whose previous peer is there stays on the path, for however many reports.
+#[test]
+fn a_router_whose_previous_peer_answers_stays() {
+    for full in [false, true] {
+        let mut rig = confirmed();
+        let some = qspec(10_000);
+        for rii in 70..90 {
+            assert_eq!(rig.back(&route_change()).len(), 1);
+            let sent = rig.until(rig.now + Duration::from_millis(5500));
+            assert_eq!(sent.len(), 3, "{sent:?}");
+            let contents = if full { &some[..] } else { &[] };
+            let sent = rig.receive(&Message { rii: full.then_some(rii), ..reserve(3, contents) });
+            assert_eq!(sent.len(), usize::from(full), "a request goes on to the end of the path");
+            sent.iter().for_each(|one| rig.sent(one));
+            rig.until(rig.now + Duration::from_secs(10));
+            assert_eq!((rig.held(), rig.qos.counters().left), (10_000, 0));
+        }
+    }
+}
+
+/// The route behind this node changes after the report of the former next peer: that report is about another route.
+#[test]
+fn a_report_of_the_former_next_peer_ends_nothing() {
+    let mut rig = confirmed();
+    rig.back(&route_change());
+    let sent = rig.network(flow(), NetworkEvent::Good(SiiHandle(4)));
+    assert_eq!(sent.iter().map(Sent::info).collect::<Vec<_>>(), [Info::FULL_QSPEC_REQUIRED], "at once");
+    rig.until(rig.now + Duration::from_secs(60));
+    assert_eq!(rig.held(), 10_000);
+}
+
+/// Where the link to the former peer is lost, only this node reaches it. GIST has perhaps reported nothing before.
+///
+/// QOS-3.2.12-04
+#[test]
+fn the_former_peer_is_told_when_the_new_one_is_accepted() {
+    let some = qspec(10_000);
+    let told = |rig: &mut Rig, message: &Message<'_>| {
+        let sent = rig.receive_octets(OTHER, flow(), SESSION, &octets(message));
+        let notify = |one: &&Sent| one.message().kind == MessageType::NOTIFY;
+        sent.iter().filter(notify).map(|one| (one.sii, one.info())).collect::<Vec<_>>()
+    };
+    let new = Message { rsn: Some(Rsn { number: 9, epoch: 5 }), rii: Some(1), ..reserve(9, &some) };
+    let mut rig = confirmed();
+    assert_eq!(told(&mut rig, &new), [(Some(BEFORE), Info::ROUTE_CHANGE)]);
+    assert_eq!(told(&mut rig, &new), [], "once");
+    let mut rig = confirmed();
+    rig.network(flow().inverted(), NetworkEvent::Good(OTHER));
+    assert_eq!(told(&mut rig, &new), [], "it was told when GIST reported the change");
+    // The same node by another link, a branch that is to be kept, and a RESERVE that is refused.
+    for other in [
+        Message { rsn: Some(Rsn { number: 9, epoch: EPOCH }), ..new },
+        Message { flags: MessageFlags(0), ..new },
+    ] {
+        assert_eq!(told(&mut confirmed(), &other), []);
+    }
+    let large = qspec(u16::MAX);
+    let mut rig = Rig::with_rules(Config::default(), |rules| {
+        *rules = signalbox_resources::Config::of_link("eth2", "200kbit".parse().unwrap());
+    });
+    rig.reserved(3, 10_000);
+    assert_eq!(told(&mut rig, &Message { qspec: Some(&large), ..new }), []);
+    assert_eq!(rig.qos.counters().refused, 1);
+}
+
+/// REPLACE is clear: the branch is to be kept, whichever way the route takes.
+#[test]
+fn a_branch_that_is_to_be_kept_is_not_given_back() {
+    let mut rig = Rig::new();
+    let some = qspec(10_000);
+    let keep = Message { flags: MessageFlags(0), rii: Some(1), ..reserve(3, &some) };
+    let [onward] = <[Sent; 1]>::try_from(rig.receive(&keep)).unwrap();
+    rig.sent(&onward);
+    rig.back(&Message { rii: onward.message().rii, ..response(Info::RESERVED) });
+    rig.back(&route_change());
+    rig.until(rig.now + Duration::from_secs(20));
     assert_eq!(rig.held(), 10_000);
 }
