@@ -264,6 +264,15 @@ fn a_node_whose_route_leads_back_is_off_the_path() {
     assert_eq!(rig.held(), 10_000);
 }
 
+/// The route of a node that is off the path leads back. Its tear goes to the next peer all the same.
+#[test]
+fn the_tear_of_a_node_that_is_off_the_path_reaches_the_next_peer() {
+    let mut rig = confirmed();
+    rig.network(flow(), NetworkEvent::Good(BEFORE));
+    let sent = rig.receive(&Message { flags: MessageFlags::TEAR, ..reserve(4, &[]) });
+    assert_eq!(tears(&sent), [(Some(BEHIND), 1)]);
+}
+
 /// QOS-5.2.5.2-05
 #[test]
 fn two_changes_in_a_row_leave_two_branches_to_tear_down() {
@@ -372,8 +381,6 @@ fn a_branch_that_is_to_be_kept_is_not_torn_down() {
 }
 
 /// The next peer has another previous peer, and the link to the own one is lost: no message of this node can find out more.
-///
-/// QOS-5.2.5.3-03
 #[test]
 fn a_router_that_the_route_has_left_gives_its_part_back() {
     let mut rig = confirmed();
@@ -426,8 +433,6 @@ fn a_report_of_the_former_next_peer_ends_nothing() {
 }
 
 /// Where the link to the former peer is lost, only this node reaches it. GIST has perhaps reported nothing before.
-///
-/// QOS-3.2.12-04
 #[test]
 fn the_former_peer_is_told_when_the_new_one_is_accepted() {
     let some = qspec(10_000);
