@@ -1,11 +1,11 @@
 //! What opens is judged in its own direction.
 
 use signalbox_casp::clients::natfw::{Config, NatfwEvent};
-use signalbox_casp::wire::natfw::{NatfwStatus, NatfwType, NatfwValue};
+use signalbox_casp::wire::natfw::{NatfwMessage, NatfwStatus, NatfwType, NatfwValue, Tlvs};
 use signalbox_resources::Proof;
 use signalbox_resources::config::{Action, Opening, RuleConfig, Zones};
 
-use crate::rig::Rig;
+use crate::rig::{FIRST, Packet, Rig, back, filter, flow};
 
 fn rules(action: Action, opens: Opening) -> signalbox_resources::Config {
     let rule = RuleConfig { opens: vec![opens], ..RuleConfig::new("", action) };
@@ -122,4 +122,54 @@ fn a_rule_is_for_the_zones_of_a_flow() {
             }
         }
     }
+}
+
+/// T29: a border opens against the flow of a host inside by the rules for the packets that it lets pass: from the inside to the inside by one
+/// with `between`.
+#[test]
+fn what_a_border_answers_is_judged_in_its_own_direction() {
+    for (port, granted) in [("600", false), ("600-5000", true)] {
+        let policy = |_| {
+            let mut policy = rules(Action::Allow, Opening::Between);
+            policy.rules[0].protocol = vec![17];
+            policy.rules[0].ports = vec![port.parse().unwrap()];
+            policy
+        };
+        let inside = || vec!["left".to_owned(), "right".to_owned()];
+        let mut rig = Rig::with(3, &policy, &|_, config| Config { border: true, inside: inside(), ..config });
+        let mut nested = Vec::new();
+        NatfwValue::Filter(back(3)).encode(&mut nested).unwrap();
+        let next = NatfwValue::Next(NatfwType::CREATE, Tlvs::of(&nested));
+        let values = [NatfwValue::MsgId(5), NatfwValue::Age(1), next, NatfwValue::Scope(1, b"")];
+        rig.inject(0, 1, NatfwType::CREATE, &values);
+        assert_eq!(rig.passes(1).len(), 1 + usize::from(granted), "{port}: {:?}", rig.passes(1));
+    }
+}
+
+/// T29: who asks for the packets of a host on the other side would be judged in another direction than the packets have.
+#[test]
+fn a_request_for_a_host_of_the_other_side_is_refused() {
+    let ask = |from: usize, flow, kind, filter| {
+        let policy = |_| {
+            let opens = vec![Opening::Reserve, Opening::Inward];
+            let rule = RuleConfig { opens, ..RuleConfig::new("", Action::Allow) };
+            signalbox_resources::Config { rules: vec![rule], ..signalbox_resources::Config::default() }
+        };
+        let mut rig = Rig::with(3, &policy, &|_, config| Config { border: true, ..config });
+        let values =
+            [NatfwValue::MsgId(5), NatfwValue::Age(1), NatfwValue::Filter(filter), NatfwValue::Scope(1, b"")];
+        let mut data = Vec::new();
+        NatfwMessage::compose(kind, &values, &mut data).unwrap();
+        rig.carry(Packet { session: FIRST, flow, reverse: false, to: 1, from, hops: 1, data });
+        let refused =
+            |packet: &Packet| packet.results().iter().any(|result| result.status == NatfwStatus::POLICY);
+        (rig.passes(1).len(), rig.seen.iter().any(refused))
+    };
+    let refused = (0, true);
+    assert_eq!(ask(0, flow(3).reversed(), NatfwType::TRIGGER, filter(3)), refused);
+    assert_eq!(ask(0, flow(3).reversed(), NatfwType::CREATE, back(3)), refused);
+    assert_eq!(ask(2, flow(3), NatfwType::CREATE, filter(3)), refused);
+    // The same requests for the own side.
+    assert_eq!(ask(0, flow(3), NatfwType::TRIGGER, back(3)), (1, false));
+    assert_eq!(ask(2, flow(3).reversed(), NatfwType::CREATE, back(3)).0, 1);
 }

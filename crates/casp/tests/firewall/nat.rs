@@ -253,7 +253,7 @@ fn a_moved_host_gets_another_binding() {
     rig.inject(0, 1, NatfwType::CREATE, &request(3, 5, []));
     let first = seen_behind(&rig, 1);
     let FlowId::V4Ports { dst, dst_port, protocol, .. } = flow(3) else { unreachable!() };
-    let moved = FlowId::V4Ports { src: v4(at(7)), dst, src_port: 5000, dst_port, protocol };
+    let moved = FlowId::V4Ports { src: [10, 0, 0, 7].into(), dst, src_port: 5000, dst_port, protocol };
     let mut data = Vec::new();
     let values = [NatfwValue::MsgId(6), NatfwValue::Age(2)];
     signalbox_casp::wire::natfw::NatfwMessage::compose(NatfwType::CREATE, &values, &mut data).unwrap();
@@ -437,9 +437,9 @@ fn bindings_are_shared_and_those_of_others_refused() {
         assert_eq!((rig.status(1), rig.nodes[2].client.ports()), (NatfwStatus::POLICY, 0));
         assert!(rig.passes(2).is_empty());
         let mut rig = open(5, &[2]);
-        for number in 1..=40 {
+        for number in 2..=41 {
             // The sources are invented: it is the sender who takes the share.
-            ask(&mut rig, (0, number), at(usize::from(number)), kind);
+            ask(&mut rig, (0, number), [10, 0, 0, u8::try_from(number).unwrap()].into(), kind);
         }
         assert_eq!(rig.nodes[2].client.ports(), 12, "three quarters of 16");
         assert_eq!(rig.nodes[2].client.counters().ports_full, 28);

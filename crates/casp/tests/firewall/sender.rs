@@ -248,13 +248,13 @@ fn each_direction_has_its_own_request() {
             rig = Rig::open(3);
         }
         let (session, back) = (crate::rig::FIRST, flow(3).reversed());
-        rig.deaf = Some(2);
+        rig.deaf = Some(0);
         rig.carry(Packet {
             session,
             flow: back,
             reverse: false,
             to: 1,
-            from: 0,
+            from: 2,
             hops: 1,
             data: data.clone(),
         });

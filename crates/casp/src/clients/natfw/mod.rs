@@ -235,15 +235,13 @@ enum End {
     Source,
 }
 
-/// How a flow goes through this node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Through {
-    /// To the outside.
-    Out,
-    /// From the outside to the inside.
-    In,
-    /// From the inside to the inside.
-    Between,
+/// How the flow of a request goes through this node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Way {
+    /// The interfaces by which it passes.
+    crossing: Crossing,
+    /// It goes from the inside to the inside, as the sender of the request sees it.
+    between: bool,
 }
 
 /// The client for firewalls and NATs of one node.
@@ -282,10 +280,8 @@ pub struct NatfwClient {
     errors: RateShares,
     wheel: Wheel,
     waiting: Lookups<Waiting>,
-    /// How the flow of the present request goes through this node, as its sender sees it.
-    through: Through,
-    /// The interfaces by which the flow of the present request passes.
-    crossing: Crossing,
+    /// That of the flow of the present request.
+    way: Way,
     /// The last AGE that this node made.
     age: u64,
     out: Outputs,
@@ -324,8 +320,7 @@ impl NatfwClient {
             errors: RateShares::new(ERRORS, KeyedHasher::new(&mut rng)),
             wheel: Wheel::default(),
             waiting: Lookups::default(),
-            through: Through::Out,
-            crossing: Crossing::default(),
+            way: Way::default(),
             age: 0,
             out: Outputs::default(),
             note: None,
@@ -400,14 +395,17 @@ impl NatfwClient {
         // An end without a route is not known to be outside.
         let inner = |ifindex| ifindex == IfIndex::NONE || inside(ifindex);
         let from_inside = inside(sender);
-        let through = match (from_inside && inner(crossing.to), inner(crossing.from)) {
-            (false, _) => Through::Out,
-            (true, true) => Through::Between,
-            (true, false) => Through::In,
-        };
-        (self.through, self.crossing) = (through, crossing);
+        // The end for which the sender speaks. If it were on the other side, the direction of the request would not be that of the packets.
+        let near = if job.reverse { crossing.to } else { crossing.from };
+        if near != IfIndex::NONE && inside(near) != from_inside {
+            tracing::debug!(session = %job.session, peer = %job.peer, reason = "the host is on the other side", "passage refused");
+            self.counters.refused += 1;
+            return self.refuse(&job, NatfwStatus::POLICY);
+        }
+        let between = from_inside && inner(crossing.to) && inner(crossing.from);
+        self.way = Way { crossing, between };
         self.request(job, from_inside, resources);
-        (self.through, self.crossing) = (Through::Out, Crossing::default());
+        self.way = Way::default();
     }
 
     /// Handles what is due, a part of it at a time.

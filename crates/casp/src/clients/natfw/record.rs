@@ -9,6 +9,7 @@ use signalbox_core::wheel::{Link, Timed};
 use signalbox_core::{SessionId, Time};
 use signalbox_resources::Passage;
 
+use super::Way;
 use super::bind::Binding;
 use super::terms::NatfwTerms;
 use crate::clients::hop::Hop;
@@ -66,6 +67,7 @@ impl Rule {
 pub(super) struct Change {
     pub(super) job: OwnedArrival,
     pub(super) asker: Asker,
+    pub(super) way: Way,
     pub(super) rules: Vec<Rule>,
     /// When they begin, if not now.
     pub(super) start: Option<Time>,

@@ -14,8 +14,8 @@ use signalbox_resources::refusal::{Rule as Reason, RuleName};
 use signalbox_resources::token::Token;
 use signalbox_resources::{Decided, End, Passage, PassageRequest, Requester, Resources};
 
+use super::NatfwClient;
 use super::record::{Asker, Change, Rule};
-use super::{NatfwClient, Through};
 use crate::engine::OwnedArrival;
 use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwFilter, NatfwMessage, NatfwStatus};
@@ -191,8 +191,9 @@ impl NatfwClient {
             give_back(rules, resources);
             return Err(NatfwStatus::RESOURCES);
         };
-        let job = job.clone();
-        record.change = Some(Box::new(Change { job, asker, rules, start, lifetime, missing, failed: None }));
+        let (job, way) = (job.clone(), self.way);
+        record.change =
+            Some(Box::new(Change { job, asker, way, rules, start, lifetime, missing, failed: None }));
         if missing == 0 {
             self.finish_change(key, resources);
         }
@@ -214,12 +215,12 @@ impl NatfwClient {
         let external = self.external.filter(|_| self.translates(job, ask.asker.inside));
         let source = external.map(|address| Endpoint { address: address.into(), port: None });
         let pinhole = Pinhole { source, ..Pinhole::allow(*packets) };
-        let openings: &[Opening] = match (self.through, ask.opening) {
+        let openings: &[Opening] = match ask.opening {
             // From the inside to the inside only a rule opens.
-            (Through::Between, _) => &[Opening::Between],
-            (Through::In, Opening::Outward) | (_, Opening::Reserve) => &[Opening::Reserve, Opening::Inward],
-            (Through::Out, Opening::Outward) => &[Opening::Outward],
-            (_, Opening::Inward | Opening::Between | Opening::Block) => &[Opening::Inward],
+            _ if self.way.between => &[Opening::Between],
+            Opening::Reserve => &[Opening::Reserve, Opening::Inward],
+            Opening::Outward => &[Opening::Outward],
+            Opening::Inward | Opening::Between | Opening::Block => &[Opening::Inward],
         };
         let crossing = self.crossing_of(job, packets);
         let mut passages = Vec::with_capacity(openings.len());
@@ -258,7 +259,7 @@ impl NatfwClient {
     /// The interfaces by which packets pass that a request asks for: those of its flow, or the opposite ones. Packets of any source
     /// come in anywhere.
     fn crossing_of(&self, job: &OwnedArrival, packets: &FlowFilter) -> Crossing {
-        let Crossing { from, to } = self.crossing;
+        let Crossing { from, to } = self.way.crossing;
         let along = packets.dst.contains(job.flow.dst());
         let (from, to) = if along { (from, to) } else { (to, from) };
         let one = packets.src == Prefix::host(packets.src.addr);
@@ -301,7 +302,7 @@ impl NatfwClient {
         let now = self.now;
         let Some(record) = self.records.get_mut(key) else { return };
         let Some(change) = record.change.take() else { return };
-        let Change { job, asker, rules, start, lifetime, failed, .. } = *change;
+        let Change { job, asker, way, rules, start, lifetime, failed, .. } = *change;
         // Rules that begin later are not in the kernel yet.
         let begun = record.rules.iter().filter(|_| record.start.is_none());
         let begun: Vec<u64> = begun.map(|rule| rule.key).collect();
@@ -333,7 +334,10 @@ impl NatfwClient {
         note_rules(Outcome::Granted, record.session, &record.rules, Why::Allowed, resources);
         give_back(former, resources);
         self.counters.granted += 1;
+        // What the request opens against its flow is judged by the way of its flow, too.
+        let present = core::mem::replace(&mut self.way, way);
         self.created(key, &job, resources);
+        self.way = present;
         self.arm(key);
     }
 
