@@ -49,20 +49,17 @@ impl Instance {
     pub(super) fn drive_client(&mut self, cx: &mut Context<'_>) {
         let (now, Self { engine, ping, reservations, passages, outside, .. }) = (cx.now, self);
         match engine.poll() {
-            Some(Out::Indication { client: ClientType::PING, indication }) => {
-                ping.indication(now, &indication);
-            }
-            Some(Out::Indication { client: ClientType::QOS, indication }) => {
-                if let Some(reservations) = reservations {
+            Some(Out::Indication { client, indication }) => match (client, reservations, passages) {
+                (ClientType::PING, ..) => ping.indication(now, &indication),
+                (ClientType::QOS, Some(reservations), _) => {
                     reservations.client.indication(now, &indication, cx.resources);
                 }
-            }
-            Some(Out::Indication { client: ClientType::NATFW, indication }) => {
-                if let Some(passages) = passages {
+                (ClientType::NATFW, _, Some(passages)) => {
                     passages.client.indication(now, &indication, cx.resources);
                 }
-            }
-            Some(Out::Indication { client, indication }) => outside.indication(client, &indication),
+                // Another process may have a client that this node does not run itself.
+                (client, ..) => outside.indication(client, &indication),
+            },
             Some(
                 Out::Send(_)
                 | Out::RouteLookup { .. }

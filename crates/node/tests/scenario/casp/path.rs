@@ -4,6 +4,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use rcgen::KeyPair;
+use signalbox_casp::wire::ClientType;
 use signalbox_gist::engine::Transport as Stack;
 use signalbox_node::casp::{
     self, ClientEvent, Command as CaspCommand, Event as CaspEvent, IndicationOf, Lost, PingRefusal,
@@ -297,19 +298,24 @@ fn client_events(sim: &Sim<Node>, id: u64) -> Vec<&ClientEvent> {
     events.collect()
 }
 
-/// A client of another process takes messages and decides about them; when it leaves, its sessions end.
+/// A client of another process takes messages and decides about them; when it leaves, its sessions end. It may have the number of one that
+/// the node itself does not run.
 #[test]
 fn a_client_outside_of_the_node_takes_part() {
+    [CLIENT, ClientType::QOS.0, ClientType::NATFW.0].into_iter().for_each(takes_part);
+}
+
+fn takes_part(client: u8) {
     let (mut sim, nodes, _) = row(6, &vec![Some(casp::Config::default()); 3]);
     for node in &nodes {
         sim.command(
             *node,
-            Command::Casp { id: 9, command: CaspCommand::Register { client: CLIENT, stateless: true } },
+            Command::Casp { id: 9, command: CaspCommand::Register { client, stateless: true } },
         );
     }
     sim.command(
         nodes[0],
-        Command::Casp { id: 8, command: CaspCommand::Register { client: CLIENT, stateless: true } },
+        Command::Casp { id: 8, command: CaspCommand::Register { client, stateless: true } },
     );
     assert!(matches!(client_events(&sim, 8)[..], [ClientEvent::Refused(_)]));
     let (src, dst) = (sim.address(nodes[0], Family::V4), sim.address(nodes[2], Family::V4));
