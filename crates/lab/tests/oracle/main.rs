@@ -3,9 +3,13 @@
 
 #[cfg(feature = "namespace-tests")]
 mod agreement;
+mod asks;
 mod draw;
 mod holes;
+mod judge;
 mod kernel;
+mod messages;
 mod octets;
 mod policy;
 mod rules;
+mod written;

@@ -3,16 +3,20 @@
 use std::net::IpAddr;
 
 use ring::hmac;
+use signalbox_core::Time;
 use signalbox_node::resources::config::{self, Action, OUTSIDE as DEFAULT, Opening, RuleConfig, Zones};
 use signalbox_node::resources::token::KeyConfig;
 
 use crate::draw::Draw;
 use crate::kernel::{TCP, Tuple, UDP};
+use crate::messages::casp_object;
 use crate::policy::{OUTSIDE, ZONES};
 
 /// The name of who signs tokens.
 const ENTITY: &str = "auth.example";
 const SECRET: u8 = 0x0b;
+/// Seconds from 1900 to 1970.
+const NTP: u64 = 2_208_988_800;
 
 /// A rule.
 #[derive(Debug, Clone)]
@@ -168,6 +172,23 @@ impl Token {
         attributes.extend(1u32.to_be_bytes());
         attributes.extend(signed.as_ref());
         attributes
+    }
+
+    /// An AUTH_TOKEN of CASP with this number, made at a time.
+    pub(crate) fn object(&self, number: u64, now: Time) -> Vec<u8> {
+        let IpAddr::V4(destination) = self.destination else { unreachable!("the hosts have IPv4") };
+        let secret = if self.right { SECRET } else { SECRET + 1 };
+        let seconds = NTP + now.as_micros() / 1_000_000;
+        let contents = |hmac: &[u8]| {
+            let number = u32::try_from(number).unwrap().to_be_bytes();
+            // The creator, a domain name; who asked for it, who uses it and the source are left out.
+            let creator = [&[0, 12, 3, 0][..], ENTITY.as_bytes(), &[0; 12]].concat();
+            let destination = [&[0, 4, 1, 0][..], &destination.octets()].concat();
+            let stamp = (seconds << 32).to_be_bytes();
+            [&number[..], &creator, &destination, &stamp, &[3], hmac, &[0; 3]].concat()
+        };
+        let signed = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &[secret; 32]), &contents(&[0; 20]));
+        casp_object(0x14, &contents(&signed.as_ref()[..20]))
     }
 }
 
