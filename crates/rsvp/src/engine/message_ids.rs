@@ -423,6 +423,26 @@ impl Rsvp {
         lost.extend(all);
     }
 
+    /// The request of a next hop expired. If that node is gone, and another one has its place at the same address of the link
+    /// (VRRP), the MESSAGE_IDs that the former node acknowledged refresh nothing: the Paths are sent as whole messages, in parts.
+    pub(super) fn doubt_next_hop(&mut self, branch: Key, hop: u32) {
+        if !self.has_sent_ids() {
+            return;
+        }
+        let Some(branch) = self.branches.get(branch) else { return };
+        let (Some(session), Some(hop)) = (self.sessions.key_of(branch.session), self.hops.lookup(hop)) else {
+            return;
+        };
+        let (oif, hop) = (branch.oif, hop.addr);
+        let paths = self.senders_of(session).map(|(key, _)| SentState::Path(key, oif));
+        let acknowledged = |about: &SentState| {
+            let state = self.message_ids.handle_of(about);
+            state.is_some_and(|state| self.neighbours.has_acknowledged(state, hop))
+        };
+        let doubtful: Vec<SentState> = paths.filter(acknowledged).collect();
+        self.message_ids.send_soon(doubtful);
+    }
+
     /// Sends a part of the state again that lost neighbours had.
     pub(super) fn send_to_lost(&mut self) {
         if self.message_ids.lost.is_empty() || self.now < self.message_ids.lost_at {

@@ -236,6 +236,7 @@ impl Rsvp {
             let mut upstream = self.begin_change();
             self.record_branch(&mut upstream, session, key);
             while let Some(hop) = self.branches.get_mut(key).and_then(|branch| ended(branch, now)) {
+                self.doubt_next_hop(key, hop);
                 self.remove_request(key, hop, resources);
             }
             self.reinstall(key, resources);

@@ -298,3 +298,22 @@ fn a_lost_tear_is_not_sent_again_after_new_state() {
     assert_eq!(all(&pair.crossed, MessageType::PATH_TEAR), []);
     assert_eq!((pair.down.rsvp.senders(), pair.down.reservations()), (1, 1));
 }
+
+/// A next hop that falls silent, as the master of a VRRP group that dies, takes no MESSAGE_ID any more, and no
+/// route changes. When its reservation has expired, the Path goes out whole, so that it reaches the router that came in its place.
+#[test]
+fn a_path_goes_whole_when_the_next_hop_refreshes_nothing_any_more() {
+    let mut pair = Pair::new();
+    pair.path();
+    pair.resv();
+    pair.wait(Duration::from_secs(2));
+    assert_eq!(pair.up.reservations(), 1);
+    let mut sent = Vec::new();
+    while pair.up.reservations() > 0 {
+        pair.up.path(&Path::new());
+        sent.extend(pair.up.wait(Duration::from_secs(5)));
+    }
+    let whole = all(&sent, MessageType::PATH);
+    assert!(!whole.is_empty() && whole.iter().all(|one| one.oif == 2), "{:?}", kinds(&sent));
+    assert!(!all(&sent, MessageType::SREFRESH).is_empty(), "{:?}", kinds(&sent));
+}
