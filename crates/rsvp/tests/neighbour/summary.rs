@@ -147,6 +147,31 @@ fn whole_now_and_then() {
     assert_eq!(whole, [21, 42]);
 }
 
+/// A router that takes over the address of another one (VRRP) gets a whole message now and then. It acknowledges it, and the
+/// Srefreshes go to it from then on, not to the former router, which may still take them.
+#[test]
+fn who_takes_a_whole_refresh_gets_the_next_srefreshes() {
+    let (mut a, mut b) = acquainted(5000..5001);
+    let mut c = Node::new(3, config(prompt()));
+    let mut period = 1;
+    while a.summarise(ms(period * 30_000), 5000, 2) {
+        let packets = a.packets_until(ms(period * 30_000 + 1000));
+        packets
+            .iter()
+            .for_each(|packet| assert_eq!(b.take(ms(period * 30_000), packet), [Got::Refreshed(5000)]));
+        period += 1;
+    }
+    let now = ms(period * 30_000);
+    a.path(now, Kind::Refresh, 5000, To::Next(2));
+    for packet in a.packets_until(now + Duration::from_secs(1)) {
+        c.take(now, &packet);
+    }
+    let acks = c.packets_until(now + Duration::from_secs(1));
+    acks.iter().for_each(|packet| _ = a.take(now, packet));
+    assert!(!a.summarise(now, 5000, 2), "the former router");
+    assert!(a.summarise(now, 5000, 3), "the one that took it");
+}
+
 /// Proves RSVPRR-2961-5.2-03, RSVPRR-2961-5.2-04, RSVPRR-2961-5.2-06 and RSVPRR-2961-5.3-08: to a group by SRC_LIST, with
 /// Router Alert, and only where all nodes support it.
 #[test]

@@ -169,10 +169,11 @@ impl Neighbours {
         if let Some((key, sent)) = key.and_then(|key| Some((key, self.sent.get_mut(key)?)))
             && !sent.plain
         {
-            sent.summaries = 0;
+            let instead = core::mem::take(&mut sent.summaries) > 0;
             sent.ifindex = envelope.ifindex;
-            let (id, acknowledged) = (sent.id, sent.peer().is_some());
-            // A refresh desires an acknowledgment only if there was none before.
+            let (id, acknowledged) = (sent.id, sent.peer().is_some() && !instead);
+            // A refresh desires an acknowledgment if there was none before, and after Srefreshes: another router may have taken
+            // the place of the one that they went to.
             let times = (self.now, settings.reduction.first);
             let kept = !repeated && self.sent.keep(times, key, envelope, octets, owner);
             if kept && !envelope.dst.is_multicast() {
