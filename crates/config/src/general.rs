@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use signalbox_core::{EntryRequest, Unproved};
@@ -36,13 +37,22 @@ enum Family {
 
 impl Default for Node {
     fn default() -> Self {
-        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Self {
-            name: name.trim().to_owned(),
+            name: host_name().to_owned(),
             protocols: vec!["gist", "ping", "qos"],
             families: vec![Family::V4, Family::V6],
         }
     }
+}
+
+/// The host name at the start. It is read once: a daemon that has limited its files cannot read it any more, and a reload would
+/// find another name.
+fn host_name() -> &'static str {
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(|| {
+        let text = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        text.trim().to_owned()
+    })
 }
 
 impl Node {
