@@ -123,10 +123,11 @@ impl Judge {
         self.asked.entry(id).or_default().push(asked);
     }
 
-    /// A request that only prolongs what stands, or shortens it. Of several forms it is not known which one that is.
+    /// A request that only prolongs what stands, or shortens it. It is not known which one of several forms stands, nor, with CASP, whether
+    /// the request that had this AGE first was granted.
     pub(crate) fn refresh(&mut self, id: u64, until: Time) {
         let forms = self.asked.entry(id).or_default();
-        let is_known = forms.len() == 1;
+        let is_known = forms.len() == 1 && self.protocol == Protocol::Natfw;
         for asked in forms {
             asked.until = asked.until.filter(|_| !is_known).max(Some(until));
         }
