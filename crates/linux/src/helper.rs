@@ -31,7 +31,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::confine::User;
 use crate::error::OpenError;
-use crate::intercept::{self, Interception};
+use crate::intercept::{self, Interception, Sources};
 use crate::io::{IoConfig, udp};
 use crate::netlink::{Change, Events, Removals, Routes};
 use crate::sys;
@@ -77,6 +77,7 @@ pub struct Helper {
     relay: Relay,
     /// What is laid while a daemon is ready.
     interception: Option<Interception>,
+    sources: Sources,
     /// Becomes readable when one of the signals of [`SIGNALS`] comes.
     signals: SignalFd,
 }
@@ -137,6 +138,7 @@ impl Helper {
             served: Vec::new(),
             given: Vec::new(),
             interception: None,
+            sources: Sources::open().map_err(netlink)?,
             signals,
         })
     }
@@ -282,7 +284,9 @@ impl Helper {
                 [&[REFUSED], error.to_string().as_bytes()].concat()
             }
         };
-        sys::send_rights(&served.socket, &answer, &[]).is_ok()
+        let answered = sys::send_rights(&served.socket, &answer, &[]).is_ok();
+        self.keep_sources();
+        answered
     }
 
     /// Gives the bound sockets of all ports to a daemon. `first`: no other one uses them.
@@ -316,9 +320,17 @@ impl Helper {
     /// Puts back what another program removed.
     fn restore(&mut self) {
         let changes = self.events.drain(&mut self.routes);
-        if !self.removals.drain().removed && !changes.contains(&Change::Removed) {
+        let reported = self.removals.drain();
+        if reported.removed || changes.contains(&Change::Removed) {
+            self.restore_interception();
+            self.keep_first();
+        } else if !reported.rules && !changes.contains(&Change::Interfaces) {
             return;
         }
+        self.keep_sources();
+    }
+
+    fn restore_interception(&mut self) {
         match self.interception.as_mut().map(Interception::restore) {
             Some(Ok(true)) => {
                 tracing::warn!("another program removed rules or routes of the interception; they are back");
@@ -326,7 +338,26 @@ impl Helper {
             Some(Err(error)) => tracing::warn!(%error, "the interception is not whole"),
             Some(Ok(false)) | None => {}
         }
-        self.keep_first();
+    }
+
+    /// Adds the policy rules that a setting of the kernel demands, which changes without a report, or removes them.
+    fn keep_sources(&mut self) {
+        if self.interception.is_none() || !self.config.ipv4 {
+            return;
+        }
+        let before = self.sources.obstacle().map(ToOwned::to_owned);
+        match self.sources.keep(&self.config) {
+            Ok(()) => match self.sources.obstacle() {
+                Some(setting) if before.as_deref() != Some(setting) => {
+                    tracing::warn!(
+                        "the kernel drops intercepted packets of IPv4, because {setting} is 1: write 0, or let kernel.rule_preference \
+                         be more than 0"
+                    );
+                }
+                _ => {}
+            },
+            Err(error) => tracing::warn!(%error, "the interception is not whole"),
+        }
     }
 
     /// Puts the policy rule of the interception above those of other programs.

@@ -12,6 +12,8 @@
 //! program can remove it, and `nft flush ruleset` leaves it. [`Interception::restore`] installs again what was removed
 //! nevertheless.
 
+mod sources;
+
 use std::io;
 
 use netlink_sys::protocols::NETLINK_NETFILTER;
@@ -23,6 +25,7 @@ use crate::netlink::Batch;
 use crate::netlink::nftables::expression::{self, Compare, Header};
 use crate::netlink::nftables::{self, Hook, LAST, NFPROTO_IPV4, NFPROTO_IPV6, RAW, begin, transact};
 use crate::netlink::rules::{self, Rank};
+pub(crate) use sources::{Sources, value};
 
 /// Name of the tables, in families `ip` and `ip6`.
 const TABLE: &str = "signalbox";

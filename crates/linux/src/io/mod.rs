@@ -34,7 +34,7 @@ pub use udp::UdpCounters;
 pub use wake::Waker;
 
 use crate::error::OpenError;
-use crate::intercept::{self, Interception};
+use crate::intercept::{self, Interception, Sources};
 use crate::netlink::{Change, Events, MulticastRoute, Removals, Routes};
 use crate::stream::{StreamConfig, StreamCounters, Streams};
 use crate::sys;
@@ -90,6 +90,7 @@ pub struct Io {
     /// The process that opened the entries and intercepts for this one.
     helped: Option<Helped>,
     tests: SelfTest,
+    sources: Sources,
     /// Whether marked packets of IPv4 and of IPv6 are led to this node, by the last lookup.
     led: [bool; 2],
     config: IoConfig,
@@ -122,6 +123,7 @@ impl Io {
         let routes = Routes::open().map_err(netlink)?;
         let events = Events::open(config.table).map_err(netlink)?;
         let removals = Removals::open().map_err(netlink)?;
+        let sources = Sources::open().map_err(netlink)?;
         let wake = Waker::new().map_err(|error| OpenError::system("eventfd", &error))?;
         let mark = if helped.is_some() { 0 } else { config.own_mark };
         let streams = StreamConfig { mark, ..config.streams.clone() };
@@ -168,6 +170,7 @@ impl Io {
             interception,
             helped,
             tests,
+            sources,
             led: [true; 2],
             config,
         })
@@ -382,15 +385,14 @@ impl Io {
     }
 
     /// Compares the policy rule of the interception with those of other programs, puts it first where the configuration allows
-    /// that, and asks the kernel whether marked packets are led to this node. `None`: this process does not intercept.
+    /// that, adds those that `src_valid_mark` demands, and asks the kernel whether marked packets are led to this node. `None`: this process does not intercept.
     ///
     /// # Errors
     /// A request that the kernel refuses.
     pub fn judge_interception(&mut self) -> Result<Option<Judged>, OpenError> {
         let mut judged = None;
         for (ipv6, on) in [(false, self.config.ipv4), (true, self.config.ipv6)] {
-            let needed = |opened: &Opened| opened.port.needs_route(ipv6);
-            if !on || self.interception.is_none() && !self.entries.iter().any(needed) {
+            if !on || !self.intercepts(ipv6) {
                 continue;
             }
             let judged = judged.get_or_insert_with(Judged::default);
@@ -402,7 +404,14 @@ impl Io {
                     .faults
                     .push(format!("{family}: another rule stands before that of the interception: {rule}"));
             }
-            let here = self.routes.leads_here(ipv6, self.config.mark);
+            if !ipv6 {
+                self.sources.keep(&self.config)?;
+            }
+            let mark = self.config.mark;
+            let here = match self.sources.passed_over() {
+                Some(_) if !ipv6 => self.routes.leads_here_from_outside(mark),
+                _ => self.routes.leads_here(ipv6, mark),
+            };
             let here = here
                 .map_err(|error| OpenError::system("asking for the route of intercepted packets", &error))?;
             self.led[usize::from(ipv6)] = here;
@@ -415,11 +424,19 @@ impl Io {
         Ok(judged)
     }
 
-    /// Sends packets that take the way of intercepted ones, one of each kind. [`Io::receive`] takes those that arrive, and gives none of
+    /// Looks again at the settings of the kernel, of which it reports no change, and
+    /// sends packets that take the way of intercepted ones, one of each kind. [`Io::receive`] takes those that arrive, and gives none of
     /// them to the node. Returns the families of which no packet could be sent, with the reason. A family whose marked packets are not
     /// led to this node, as [`Io::judge_interception`] found last, is left out.
     pub fn begin_self_test(&mut self) -> Vec<String> {
-        self.tests.begin(self.led, &mut self.routes)
+        if self.config.ipv4
+            && self.intercepts(false)
+            && let Err(error) = self.sources.keep(&self.config)
+        {
+            // The packets show whether that is in the way.
+            tracing::debug!(%error, "the setting of the kernel for sources");
+        }
+        self.tests.begin(self.led, self.sources.passed_over(), &mut self.routes)
     }
 
     /// Whether all packets of the last self-test have arrived.
@@ -431,7 +448,12 @@ impl Io {
     /// What did not arrive of the packets of the last self-test, with what is in the way as far as the kernel shows it.
     #[must_use]
     pub fn self_test_faults(&self) -> Vec<String> {
-        self.tests.lost().iter().map(selftest::Lost::explain).collect()
+        self.tests.lost(self.sources.obstacle()).iter().map(selftest::Lost::explain).collect()
+    }
+
+    /// Whether this process has put a policy rule of a family into the kernel.
+    fn intercepts(&self, ipv6: bool) -> bool {
+        self.interception.is_some() || self.entries.iter().any(|opened| opened.port.needs_route(ipv6))
     }
 
     /// Waits for the helper if there is one.

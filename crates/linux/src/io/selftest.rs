@@ -14,14 +14,14 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt as _;
 
-use signalbox_core::node::RouteQuery;
+use signalbox_core::node::{Interface, RouteQuery};
 use signalbox_core::packet::{Transmit, router_alert_v4, router_alert_v6};
-use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept, Match, Reach};
+use signalbox_core::{AlertRule, Entry, EntryRequest, IfIndex, Intercept, Match, Reach};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::compose;
+use crate::intercept::value;
 use crate::netlink::Batch;
 use crate::netlink::Routes;
 use crate::netlink::nftables::expression::{self, Compare, Header};
@@ -69,7 +69,7 @@ pub(super) struct Lost {
     /// The protocols, for people.
     pub(super) names: String,
     /// The setting of the kernel that lets none arrive, if one is known.
-    pub(super) setting: Option<&'static str>,
+    pub(super) setting: Option<String>,
 }
 
 impl Lost {
@@ -77,8 +77,10 @@ impl Lost {
     pub(super) fn explain(&self) -> String {
         let (family, number) = if self.ipv6 { ("IPv6", NFPROTO_IPV6) } else { ("IPv4", NFPROTO_IPV4) };
         let what = format!("{family}: packets of {} do not arrive", self.names);
-        if let Some(setting) = self.setting {
-            return format!("{what}: the kernel drops them, because {setting} is 1: write 0");
+        if let Some(setting) = &self.setting {
+            return format!(
+                "{what}: the kernel drops them, because {setting} is 1: write 0, or let kernel.rule_preference be more than 0"
+            );
         }
         let chains = nftables::chains_before_a_socket(number, TABLES).unwrap_or_default();
         let known = match chains.get(..chains.len().min(MOST_CHAINS)) {
@@ -96,7 +98,7 @@ pub(super) struct SelfTest {
     /// It sends to the loopback interface, and receives nothing; `None` where the kernel has no packet sockets, or does not allow one.
     socket: Option<Socket>,
     kinds: Vec<Kind>,
-    settings: Settings,
+    filters: Filters,
     /// The tokens of this test and of the one before, whose packets may come late.
     tokens: [Option<Token>; 2],
     /// The places of the packets that have not arrived.
@@ -129,21 +131,33 @@ impl SelfTest {
         Self {
             socket: socket.ok().filter(|_| !kinds.is_empty()),
             kinds,
-            settings: Settings::open(),
+            filters: Filters::open(),
             tokens: [None; 2],
             awaited: BTreeSet::new(),
             arrived: 0,
         }
     }
 
-    /// Sends the packets of a new test, those of IPv4 and of IPv6 as `wanted` says. Returns why none of a family was sent.
-    pub(super) fn begin(&mut self, wanted: [bool; 2], routes: &mut Routes) -> Vec<String> {
+    /// Sends the packets of a new test, those of IPv4 and of IPv6 as `wanted` says. Returns why none of a family was sent. With
+    /// `passed_over`, a setting of the kernel, packets of IPv4 that come by the loopback interface are not led to this node.
+    pub(super) fn begin(
+        &mut self,
+        wanted: [bool; 2],
+        passed_over: Option<&str>,
+        routes: &mut Routes,
+    ) -> Vec<String> {
         self.awaited.clear();
         let mut untried = Vec::new();
         for (ipv6, family) in [(false, "IPv4"), (true, "IPv6")] {
             let any = self.kinds.iter().any(|kind| kind.ipv6 == ipv6);
             if any && wanted[usize::from(ipv6)] {
-                let sent = self.source(ipv6, routes).and_then(|source| self.send(ipv6, source));
+                let source = match passed_over {
+                    Some(setting) if !ipv6 => {
+                        Err(format!("{setting} is 1, and those of the loopback interface cannot arrive then"))
+                    }
+                    _ => self.source(ipv6, routes),
+                };
+                let sent = source.and_then(|source| self.send(ipv6, source));
                 untried.extend(sent.err().map(|reason| format!("{family}: {reason}")));
             }
         }
@@ -154,13 +168,12 @@ impl SelfTest {
         if ipv6 {
             return Ok(FROM_V6.into());
         }
-        let filter = self.settings.reverse_path_filter();
+        let filter = self.filters.value();
         if filter == STRICT {
             return Err("net.ipv4.conf.lo.rp_filter or that of all is 1".to_owned());
         }
         // A loose filter demands a route to the source. An address of this node is no source of a packet that comes in.
-        let neighbours = routes.interfaces().iter().filter(|one| one.up).flat_map(|one| &one.addresses);
-        let neighbours = neighbours.filter_map(|address| neighbour(*address)).take(MOST_SOURCES);
+        let neighbours = neighbours(routes.interfaces()).into_iter().map(|(_, neighbour)| neighbour);
         let candidates: Vec<IpAddr> = std::iter::once(FROM_V4.into()).chain(neighbours).collect();
         let mut fits = |to: IpAddr| match routes.lookup(&RouteQuery::to(to)) {
             Ok(route) => !route.local,
@@ -223,13 +236,13 @@ impl SelfTest {
         self.awaited.is_empty()
     }
 
-    /// What has not arrived of the packets of the last test.
-    pub(super) fn lost(&self) -> Vec<Lost> {
+    /// What has not arrived of the packets of the last test. `obstacle`: a setting of the kernel by which none of IPv4 does.
+    pub(super) fn lost(&self, obstacle: Option<&str>) -> Vec<Lost> {
         let lost = |ipv6: bool| {
             let kinds = self.awaited.iter().filter_map(|place| self.kinds.get(usize::from(*place)));
             let names: Vec<&str> =
                 kinds.filter(|kind| kind.ipv6 == ipv6).map(|kind| kind.name.as_str()).collect();
-            let setting = self.settings.valid_mark().filter(|_| !ipv6);
+            let setting = obstacle.filter(|_| !ipv6).map(ToOwned::to_owned);
             (!names.is_empty()).then(|| Lost { ipv6, names: names.join(", "), setting })
         };
         [false, true].into_iter().filter_map(lost).collect()
@@ -239,6 +252,14 @@ impl SelfTest {
 /// Whether packets of a rule can be tried: those of other rules come by an interface that the rule names.
 fn may_be_tried(rule: &Intercept, ipv6: bool) -> bool {
     rule.reach == Reach::Passing && rule.through.is_none() && rule.is_for(ipv6)
+}
+
+/// Other nodes' addresses of IPv4, each with the interface by which its packets come in.
+pub(crate) fn neighbours(interfaces: &[Interface]) -> Vec<(IfIndex, IpAddr)> {
+    let up = interfaces.iter().filter(|one| one.up);
+    let addresses = up.flat_map(|one| one.addresses.iter().map(|address| (one.ifindex, *address)));
+    let neighbours = addresses.filter_map(|(ifindex, address)| Some((ifindex, neighbour(address)?)));
+    neighbours.take(MOST_SOURCES).collect()
 }
 
 /// Another address of the link of an address of this node.
@@ -300,41 +321,18 @@ impl Kind {
 /// The value of rp_filter with which the kernel demands that the route to the source leads out by the interface.
 const STRICT: u8 = 1;
 
-/// Settings of the kernel for the loopback interface. The files stay open: a daemon without privileges cannot open them again.
-struct Settings {
-    filters: [Option<File>; 2],
-    valid_marks: [Option<File>; 2],
-}
+/// The filter of sources at the loopback interface. The files stay open: a daemon without privileges cannot open them again.
+struct Filters([Option<File>; 2]);
 
-impl Settings {
+impl Filters {
     fn open() -> Self {
-        let both = |name: &str| {
-            ["all", LOOPBACK].map(|of| File::open(format!("/proc/sys/net/ipv4/conf/{of}/{name}")).ok())
-        };
-        Self { filters: both("rp_filter"), valid_marks: both("src_valid_mark") }
+        Self(["all", LOOPBACK].map(|of| File::open(format!("/proc/sys/net/ipv4/conf/{of}/rp_filter")).ok()))
     }
 
-    /// The filter of sources at the loopback interface: the larger value counts.
-    fn reverse_path_filter(&self) -> u8 {
-        self.filters.iter().flatten().filter_map(value).max().unwrap_or(0)
+    /// The larger value counts.
+    fn value(&self) -> u8 {
+        self.0.iter().flatten().filter_map(value).max().unwrap_or(0)
     }
-
-    /// The setting that makes the kernel look up the route to the source of a packet with its mark. That of an intercepted packet leads
-    /// to this node, and no other node's packet has such a source.
-    fn valid_mark(&self) -> Option<&'static str> {
-        let [all, loopback] = self.valid_marks.each_ref().map(|file| file.as_ref().and_then(value));
-        match (all, loopback) {
-            (Some(1..), _) => Some("net.ipv4.conf.all.src_valid_mark"),
-            (_, Some(1..)) => Some("net.ipv4.conf.lo.src_valid_mark"),
-            _ => None,
-        }
-    }
-}
-
-fn value(file: &File) -> Option<u8> {
-    let mut text = [0; 8];
-    let length = file.read_at(&mut text, 0).ok()?;
-    std::str::from_utf8(text.get(..length)?).ok()?.trim().parse().ok()
 }
 
 /// Composes the rule that drops packets of tests, of one protocol, that come to the end of prerouting without the mark:

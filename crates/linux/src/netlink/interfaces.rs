@@ -5,7 +5,7 @@ use std::io;
 use signalbox_core::IfIndex;
 use signalbox_core::node::Interface;
 
-use super::codec::{Attributes, Connection, u32_of};
+use super::codec::{Attributes, Connection, find, u32_of};
 use crate::sys::sockaddr;
 
 // Attributes of a link and an address in linux/if_link.h and linux/if_addr.h; libc defines only some of these.
@@ -13,6 +13,11 @@ const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
+const IFLA_AF_SPEC: u16 = 26;
+/// Within IFLA_AF_SPEC and the family: the settings of the interface, one word each.
+const IFLA_INET_CONF: u16 = 1;
+/// The place of `src_valid_mark` among them (IPV4_DEVCONF_SRC_VMARK, which counts from 1).
+const SRC_VALID_MARK: usize = 23;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const IFA_FLAGS: u16 = 8;
@@ -74,6 +79,23 @@ pub(crate) fn links(connection: &mut Connection) -> io::Result<Vec<LinkLayer>> {
         });
     })?;
     Ok(links)
+}
+
+/// The name of an interface for which `net.ipv4.conf.INTERFACE.src_valid_mark` is set, if there is one.
+pub(crate) fn with_valid_mark(connection: &mut Connection) -> io::Result<Option<String>> {
+    let mut found = None;
+    connection.begin(libc::RTM_GETLINK, libc::NLM_F_DUMP, &[0; 16]).transact(|message| {
+        let Some((_, attributes)) = message.split::<16>() else { return };
+        let settings = find(attributes, IFLA_AF_SPEC)
+            .and_then(|families| find(Attributes(families), libc::AF_INET as u16))
+            .and_then(|inet| find(Attributes(inet), IFLA_INET_CONF));
+        let words = settings.unwrap_or_default().as_chunks::<4>().0;
+        let set = words.get(SRC_VALID_MARK).is_some_and(|word| u32::from_ne_bytes(*word) != 0);
+        if let (true, None, Some(name)) = (set, &found, find(attributes, IFLA_IFNAME)) {
+            found = Some(String::from_utf8_lossy(name).trim_end_matches('\0').to_owned());
+        }
+    })?;
+    Ok(found)
 }
 
 /// All interfaces of the connection's network namespace, in the order of their numbers.

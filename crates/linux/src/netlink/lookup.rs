@@ -232,6 +232,30 @@ impl Routes {
         }
     }
 
+    /// The same for packets of IPv4 of another node that come in by an interface of this node. That of the first one decides at which the
+    /// kernel does not refuse the source: at some it may demand others.
+    pub(crate) fn leads_here_from_outside(&mut self, mark: u32) -> io::Result<bool> {
+        for (iif, source) in selftest::neighbours(&self.interfaces) {
+            let mut message = [0; 12];
+            message[..3].copy_from_slice(&[libc::AF_INET as u8, 32, 32]);
+            self.connection.begin(libc::RTM_GETROUTE, 0, &message);
+            address(&mut self.connection, RTA_DST, selftest::TO_V4.into());
+            address(&mut self.connection, RTA_SRC, source);
+            self.connection.attribute(RTA_IIF, &iif.0.to_ne_bytes());
+            self.connection.attribute(RTA_MARK, &mark.to_ne_bytes());
+            let mut here = false;
+            let asked = self.connection.transact(|message| {
+                here = message.split::<12>().is_some_and(|(fixed, _)| fixed[7] == libc::RTN_LOCAL);
+            });
+            match asked {
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EXDEV)) => {}
+                Err(error) if no_route(&error) == NoRoute::Failed => return Err(error),
+                _ => return Ok(here),
+            }
+        }
+        Ok(true)
+    }
+
     /// Whether the kernel would choose this next hop at `oif` for a packet to `dst` of which it knows nothing else.
     pub(crate) fn leads_by(&mut self, dst: IpAddr, oif: IfIndex, gateway: IpAddr) -> bool {
         let question = Question { oif: Some(oif), ..Question::default() };

@@ -1,9 +1,12 @@
 //! The policy rule and the route that lead marked packets to this node.
 
+pub(crate) mod sources;
+
 use std::{fmt, io};
 
 use super::codec::{Connection, Message, u32_of};
 use super::lookup::{RTA_OIF, RTA_PRIORITY, RTA_TABLE};
+use sources::{FR_ACT_GOTO, FR_ACT_NOP};
 
 const FRA_PRIORITY: u16 = 6;
 const FRA_FWMARK: u16 = 10;
@@ -11,7 +14,6 @@ const FRA_TABLE: u16 = 15;
 const FRA_FWMASK: u16 = 16;
 const FRA_PROTOCOL: u16 = 21;
 const FR_ACT_TO_TBL: u8 = 1;
-const FR_ACT_NOP: u8 = 3;
 /// A rule for the packets that its conditions do not describe.
 const FIB_RULE_INVERT: u32 = 2;
 /// FRA_DST, SRC, IIFNAME, FLOW, TUN_ID, OIFNAME, L3MDEV, UID_RANGE, IP_PROTO, SPORT_RANGE, DPORT_RANGE, DSCP: conditions of a rule.
@@ -166,12 +168,18 @@ impl Listed {
         self.mark == rule.mark && self.table == rule.table && self.protocol == PROTOCOL && !self.inverted
     }
 
-    /// Whether it can route a packet with this mark. Rules of the table of local addresses and rules without action take no
-    /// packet from the interception.
+    /// Whether it can route a packet with this mark. Rules of the table of local addresses, rules without action, and those of
+    /// [`sources`] take no packet from the interception.
     const fn takes(&self, mark: u32) -> bool {
         let fits = self.mask == 0 || mark & self.mask == self.mark;
         let can = if self.inverted { self.conditions || !fits } else { fits };
-        can && self.action != FR_ACT_NOP && !(self.action == FR_ACT_TO_TBL && self.table == LOCAL_TABLE)
+        let harmless = match self.action {
+            FR_ACT_NOP => true,
+            FR_ACT_GOTO => self.protocol == PROTOCOL,
+            FR_ACT_TO_TBL => self.table == LOCAL_TABLE,
+            _ => false,
+        };
+        can && !harmless
     }
 }
 
@@ -223,9 +231,12 @@ fn replace(connection: &mut Connection, ipv6: bool, table: u32) -> io::Result<()
     }
 }
 
-/// Removes the rule and the route and returns whether there was anything to remove. A missing rule or route is no
+/// Removes the rule, those of [`sources`], and the route, and returns whether there was anything to remove. A missing rule or route is no
 /// error.
 pub(crate) fn remove(ipv6: bool, wanted: Rule) -> io::Result<bool> {
+    if !ipv6 {
+        sources::keep(wanted, false)?;
+    }
     let mut connection = Connection::open()?;
     let table = wanted.table;
     let mut found = false;
@@ -325,6 +336,8 @@ mod tests {
             (Listed { conditions: true, ..lookup }, true),
             (Listed { table: LOCAL_TABLE, ..lookup }, false),
             (Listed { action: FR_ACT_NOP, ..lookup }, false),
+            (Listed { action: FR_ACT_GOTO, ..lookup }, true),
+            (Listed { action: FR_ACT_GOTO, protocol: PROTOCOL, ..lookup }, false),
             (Listed { action: 6, ..lookup }, true),
             (mark(0xca6c, u32::MAX), false),
             (not(mark(0xca6c, u32::MAX)), true),

@@ -9,11 +9,14 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 use std::{env, fs, thread};
 
-use signalbox_linux::{Io, IoConfig};
+use signalbox_core::packet::{Transmit, router_alert_v4};
+use signalbox_linux::{Io, IoConfig, topology};
 use socket2::{Domain, SockAddr, SockFilter, SockRef, Socket, Type};
 
 use crate::helper::{helper, helper_at};
-use crate::network::{Network, PATIENCE, config, footprint, until};
+use crate::network::{
+    GIST, Network, PATIENCE, config, datagram, families, footprint, receive_one, send, tool, until,
+};
 use crate::privileges::{Copy, NOBODY, SOCKET, socket};
 
 /// A network whose router has a helper.
@@ -177,6 +180,31 @@ fn the_interception_ends_with_the_last_daemon() {
     drop(second);
     until("the interception is removed", || !helped.intercepts());
     drop(idle);
+}
+
+/// O02: the rules that `src_valid_mark` demands are the helper's, as the rule of the interception is.
+#[test]
+fn the_helper_keeps_the_rules_for_sources() {
+    let helped = Helped::new("helpedmark");
+    let net = &helped.net;
+    let set = |value| topology::set_sysctl(&net.r, "net.ipv4.conf.all.src_valid_mark", value).unwrap();
+    let present = || tool(&net.r, "ip rule").contains("goto");
+    set("1");
+    let (mut r, mut a) = (helped.open(), Network::host(&net.a));
+    until("the rules are there", present);
+    let (alert, family) = (router_alert_v4(0), families()[0]);
+    send(&mut a, &Transmit { options: &alert, ..datagram(family.a, family.b, GIST) });
+    assert_eq!(receive_one(&mut r).dst.ip(), family.b);
+    // It looks at the setting after changes of rules of others, as wg-quick makes them.
+    set("0");
+    tool(&net.r, "nft add table ip others");
+    until("the rules are gone", || !present());
+    set("1");
+    tool(&net.r, "nft delete table ip others");
+    until("the rules are there again", present);
+    drop(r);
+    until("the daemon's end is noticed", || !helped.intercepts());
+    until("the rules are gone with the interception", || !tool(&net.r, "ip rule").contains("5b00010e"));
 }
 
 /// A daemon that orders, and does not read what it is given, does not hold up the helper: the next one is served.

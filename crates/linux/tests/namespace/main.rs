@@ -30,3 +30,4 @@ mod traffic_flows;
 mod traffic_integrated;
 mod traffic_kept;
 mod traffic_signaling;
+mod valid_mark;
