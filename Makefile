@@ -1,5 +1,5 @@
 # What people type. The work is in scripts/, the same at the desk and in continuous integration.
-.PHONY: help demo test lint fuzz deny msrv bench kernels kernels-short rounds bpf bpf-check generated hooks
+.PHONY: help demo test lint fuzz deny msrv bench kernels kernels-short units rounds bpf bpf-check generated hooks
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -33,6 +33,9 @@ kernels:  ## scenarios on Linux 5.10, 6.1, 6.12 and the newest, in virtual machi
 
 kernels-short:  ## the same on Linux 6.1 with six scenarios, in some minutes
 	@scripts/kernels.sh --short
+
+units:  ## the systemd units under the systemd of Debian 12 and 13, in virtual machines; the table of docs/operation.md
+	@scripts/units.sh --report docs/operation.md
 
 rounds:  ## the tests of the kernel and all scenarios COUNT times from one build, beside BUSY busy processors; log: target/rounds.log
 	@scripts/rounds.sh $(or $(COUNT),3) $(or $(BUSY),0)

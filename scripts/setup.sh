@@ -33,8 +33,14 @@ if [ "${1:-}" = test ]; then need tshark tshark; fi
 # Counts the instructions of each message.
 if [ "${1:-}" = test ]; then need valgrind valgrind; fi
 # Virtual machines with other kernels; the rest of what they need is fetched and not installed.
-if [ "${1:-}" = kernels ]; then need qemu-system-x86_64 qemu-system-x86; fi
-if [ "${1:-}" = kernels ]; then need python3 python3; fi
+case "${1:-}" in
+kernels | units)
+    need qemu-system-x86_64 qemu-system-x86
+    need python3 python3
+    ;;
+esac
+# Installs a release of the distribution into an archive.
+if [ "${1:-}" = units ]; then need mmdebstrap mmdebstrap; fi
 # libFuzzer is C++.
 if [ "${1:-}" = fuzz ]; then need c++ g++; fi
 # The example of a signaling application in Python, and the generator of its code.

@@ -7,14 +7,16 @@ import shutil
 import stat
 import subprocess
 
+import packages
+
 # What a router may have on its path, and what the programs need of the kernel.
 MODULES = ["net", "drivers/net/bonding", "drivers/net/wireguard", "drivers/net/vxlan", "drivers/net/ipvlan", "crypto", "lib",
            "arch/x86/crypto"]
 DEVICES = r"(veth|vrf|dummy|ifb|macvlan|tun|net_failover|bareudp|geneve|vxlan|wireguard)\.ko.*"
 
 
-def copy_modules(source, root, version, depmod):
-    """Copies modules into `root`, not compressed, and lists them for `modprobe`."""
+def copy_modules(source, root, version, tools):
+    """Copies modules into `root`, not compressed, and lists them for `modprobe` with the kmod of the folder `tools`."""
     target = root / "lib/modules" / version
     wanted = [path for folder in MODULES for path in (source / "kernel" / folder).rglob("*.ko*")]
     drivers = source / "kernel/drivers/net"
@@ -31,7 +33,10 @@ def copy_modules(source, root, version, depmod):
     for name in ["modules.builtin", "modules.builtin.modinfo", "modules.order"]:
         if (source / name).exists():
             shutil.copy(source / name, target / name)
-    subprocess.run([*depmod, "-b", root, version], check=True, stderr=subprocess.DEVNULL)
+    library = next(tools.rglob("libkmod.so.2")).parent
+    # The program is the one by whose name it is called.
+    subprocess.run(["depmod", "-b", root, version], executable=packages.one([tools], "bin/kmod", "usr/bin/kmod"), check=True,
+                   env={**os.environ, "LD_LIBRARY_PATH": str(library)}, stderr=subprocess.DEVNULL)
 
 
 LIBRARIES = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu/frr"]

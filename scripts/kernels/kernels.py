@@ -10,7 +10,9 @@ import sys
 import time
 
 import image
+import machine
 import packages
+from results import write
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROJECT = HERE.parent.parent
@@ -64,13 +66,8 @@ def make_root(release, folder, listed):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     # Programs of this machine's own release: Signalbox was built with its libraries.
-    cache = release.home.parent
-    tools = packages.Release(packages.archive()[1], cache).together(*PACKAGES)
-    depmod = cache / "depmod"
-    depmod.unlink(missing_ok=True)
-    depmod.symlink_to(packages.one([tools], "bin/kmod", "usr/bin/kmod"))
-    library = next(tools.rglob("libkmod.so.2")).parent
-    image.copy_modules(modules, folder, version, ["env", f"LD_LIBRARY_PATH={library}", str(depmod)])
+    tools = packages.Release(packages.archive()[1], release.home.parent).together(*PACKAGES)
+    image.copy_modules(modules, folder, version, tools)
     image.copy_program(packages.one([tools], "bin/busybox", "usr/bin/busybox"), folder, "/bin/busybox", tools)
     for program in PROGRAMS:
         image.copy_program(packages.one([tools], program, f"usr/{program}"), folder, f"/{program}", tools)
@@ -95,40 +92,18 @@ def make_root(release, folder, listed):
 
 def boot(kernel, archive, listed, log):
     """Runs one virtual machine until it switches itself off; returns result and seconds of each job."""
-    command = [
-        "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-machine", "q35", "-cpu", "max", "-smp", "2", "-m", "2048",
-        "-kernel", str(kernel), "-initrd", str(archive), "-append", "console=ttyS0 quiet panic=-1", "-nographic",
-        "-nodefaults", "-serial", "stdio", "-net", "none", "-no-reboot"]
     results = {}
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace") as machine, \
-            open(log, "w", encoding="utf-8") as kept:
-        for line in machine.stdout:
-            kept.write(line)
-            kept.flush()
-            if found_line := re.search(r"kernels: result (\S+) (\S+) (\d+)", line):
-                results[found_line[1]] = (found_line[2], int(found_line[3]))
-                print(f"    {found_line[1]} {found_line[2]}, {found_line[3]} s", flush=True)
-            elif found_line := re.search(r"kernels: output (.*)", line):
-                print(f"        {found_line[1].rstrip()}", flush=True)
-            elif found_line := re.search(r"kernels: ready (.*)", line):
-                print(f"    kernel {found_line[1].strip()}", flush=True)
+    for line in machine.console(kernel, archive, log):
+        if found_line := re.search(r"kernels: result (\S+) (\S+) (\d+)", line):
+            results[found_line[1]] = (found_line[2], int(found_line[3]))
+            print(f"    {found_line[1]} {found_line[2]}, {found_line[3]} s", flush=True)
+        elif found_line := re.search(r"kernels: output (.*)", line):
+            print(f"        {found_line[1].rstrip()}", flush=True)
+        elif found_line := re.search(r"kernels: ready (.*)", line):
+            print(f"    kernel {found_line[1].strip()}", flush=True)
     for name, _ in listed:
         results.setdefault(name, ("not run", 0))
     return results
-
-
-def report(page, table):
-    """Writes the results between the two marks of the page, in place of what stands there."""
-    text = pathlib.Path(page).read_text(encoding="utf-8")
-    before, rest = text.split("<!-- results -->\n", 1)
-    _, after = rest.split("<!-- end of results -->\n", 1)
-    names = list(dict.fromkeys(name for results in table.values() for name in results))
-    rows = ["| scenario | " + " | ".join(table) + " |", "|---|" + "---|" * len(table)]
-    for name in names:
-        cells = [results.get(name, ("not run", 0))[0] for results in table.values()]
-        rows.append(f"| `{name}` | " + " | ".join(cells) + " |")
-    made = "\n".join(rows)
-    pathlib.Path(page).write_text(f"{before}<!-- results -->\n{made}\n<!-- end of results -->\n{after}", encoding="utf-8")
 
 
 def main():
@@ -147,13 +122,13 @@ def main():
         image.write_archive(root, archive)
         shutil.rmtree(root)
         results = boot(kernel, archive, listed, cache / f"{label}.log")
-        table[version] = results
+        table[version] = {f"`{name}`": status for name, (status, _) in results.items()}
         count = sum(status not in ("ok", "skipped") for status, _ in results.values())
         failed += count
         print(f"    {len(results) - count} passed or skipped, {count} failed, {time.monotonic() - start:.0f} s; "
               f"log: {cache / f'{label}.log'}", flush=True)
     if wanted.report:
-        report(wanted.report, table)
+        write(wanted.report, "results", "scenario", table)
     sys.exit(failed > 0)
 
 

@@ -81,6 +81,23 @@ class Release:
             partial.rename(folder)
         return folder
 
+    def system(self, *names):
+        """An archive of the release as it is installed with these packages, by the packages' own scripts."""
+        path = self.home / "system.tar"
+        wanted = self.home / "system.packages"
+        if not path.exists() or not wanted.exists() or wanted.read_text(encoding="utf-8") != " ".join(names):
+            partial = path.with_suffix(".partial.tar")
+            source = (self.home / "etc/sources.list").read_text(encoding="utf-8")
+            done = subprocess.run(
+                ["mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", f"--include={','.join(names)}",
+                 *[f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ["doc", "locale", "man"]],
+                 self.suite, str(partial), "-"], input=source, capture_output=True, text=True)
+            if done.returncode != 0:
+                raise SystemExit(f"error: mmdebstrap ({self.suite}): {done.stderr.strip()}")
+            partial.rename(path)
+            wanted.write_text(" ".join(names), encoding="utf-8")
+        return path
+
     def kernel(self):
         """Returns the version, the image and the folder of modules of the release's kernel for virtual machines."""
         package = self.dependency("linux-image-cloud-amd64", r"linux-image-\d.*")
