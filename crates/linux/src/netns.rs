@@ -127,8 +127,8 @@ pub fn list(prefix: &str) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Whether the name leads to a namespace. The file of a name may be left without one, where the machine or its container has
-/// started anew with the same `/run`.
+/// Whether the name leads to a namespace. After a restart of the machine, or of its container, a file of this name can be left in `/run`
+/// without a namespace.
 #[must_use]
 pub fn stands(name: &str) -> bool {
     statfs(&path(name)).is_ok_and(|system| system.filesystem_type() == NSFS_MAGIC)

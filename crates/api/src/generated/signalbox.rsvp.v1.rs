@@ -1468,7 +1468,8 @@ pub mod rsvp_client {
             self.inner.server_streaming(req, path, codec).await
         }
         /// Ends path state that came from other nodes, for an administrator: PathTears go downstream, and reservations for the senders end.
-        /// A sender that still sends Paths comes again with the next one. NOT_FOUND (NO_SENDER) if there is none.
+        /// If a sender still sends Paths, the next Path makes its state again. The error is
+        /// NOT_FOUND (NO_SENDER) if the session has no such path state.
         pub async fn delete_senders(
             &mut self,
             request: impl tonic::IntoRequest<super::DeleteSendersRequest>,
@@ -1566,7 +1567,8 @@ pub mod rsvp_server {
             tonic::Status,
         >;
         /// Ends path state that came from other nodes, for an administrator: PathTears go downstream, and reservations for the senders end.
-        /// A sender that still sends Paths comes again with the next one. NOT_FOUND (NO_SENDER) if there is none.
+        /// If a sender still sends Paths, the next Path makes its state again. The error is
+        /// NOT_FOUND (NO_SENDER) if the session has no such path state.
         async fn delete_senders(
             &self,
             request: tonic::Request<super::DeleteSendersRequest>,

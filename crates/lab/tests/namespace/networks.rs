@@ -175,7 +175,7 @@ fn down_cleans_up_after_a_run_that_was_killed() {
     assert_gone("t-killed");
 }
 
-/// A machine, or a container, that starts anew with the same `/run` has the files of a lab, and nothing of the lab.
+/// After a restart of the machine, or of its container, `/run` can still have the files of a lab. Its namespaces and processes are gone.
 #[test]
 fn the_files_of_a_run_that_ended_with_its_machine_are_no_lab() {
     let network = Network::new("t-anew", "steps = [{ wait = \"10ms\" }]\n");

@@ -51,7 +51,7 @@ pub(crate) struct Passage {
     pub(crate) protocol: Option<u8>,
     pub(crate) src_port: Option<u16>,
     pub(crate) dst_port: Option<u16>,
-    /// So many ports behind that of the destination, too.
+    /// The number of further ports after the destination port.
     pub(crate) further: u16,
     /// For the packets of the flow, and for those against it.
     pub(crate) along: bool,
@@ -145,7 +145,7 @@ impl Judge {
         self.addresses.iter().position(|one| *one == address)
     }
 
-    /// Whether an address is on the side of a host. Nobody asks for a host of the other side.
+    /// Whether an address is on the same side as a host. A host may not ask for a host of the other side.
     fn is_beside(&self, address: IpAddr, host: usize) -> bool {
         (self.host_at(address) == Some(OUTSIDE)) == (host == OUTSIDE)
     }

@@ -107,7 +107,7 @@ fn with_casp(refresh: Option<Duration>, natfw: Option<NatfwConfig>) -> Config {
     Config { casp: Some(casp), ..Config::empty() }
 }
 
-/// The configuration of a firewall or NAT between so many hosts.
+/// The configuration of a firewall or NAT between this number of hosts.
 fn firewall(draw: &mut Draw, protocol: Protocol, edge: bool, hosts: usize) -> Config {
     let is_nat = draw.percent(40);
     let inside = (0..hosts).filter(|at| *at != OUTSIDE).map(|at| format!("eth{at}")).collect();

@@ -10,7 +10,7 @@
 //! The next peer may report that the route before it changed (§5.2.5.3). The node where the routes part tears the old branch
 //! down, but not if the link to it is lost. So a relay that gets this report, and soon neither a tear nor a RESERVE, asks its
 //! previous peer too. If that peer does not answer either, the relay is off the path, and gives its part back. Each relay of the
-//! branch gets the report, so no tear is needed. A report alone ends nothing, whoever sent it.
+//! branch gets the report, so no tear is needed. A report alone ends no reservation.
 
 use core::time::Duration;
 

@@ -153,7 +153,7 @@ fn a_request_without_a_size_follows_the_path() {
     }
 }
 
-/// Each refusal names an MTU that is an octet less: the user is told after a few.
+/// Each refusal names an MTU that is one octet smaller. After eight requests for smaller packets the user gets the refusal.
 #[test]
 fn a_request_is_repeated_for_few_sizes() {
     let mut rig = Rig::new();

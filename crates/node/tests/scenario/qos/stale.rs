@@ -87,8 +87,8 @@ fn sum(sim: &Sim<Host>, node: NodeId) -> u64 {
 }
 
 /// The route leaves three routers because one of their links is lost. Each of them gives its part back within seconds, whichever
-/// link it is: a tear comes along what is left of the way, or the node where the ways meet tells it. The lifetime is 157 s. The
-/// new way has the reservation all the time.
+/// link is lost: it receives a tear from the node where the paths part, or a report from the node where they meet. The lifetime is
+/// 157 s. The new path has the reservation all the time.
 #[test]
 fn the_routers_of_a_former_way_give_their_parts_back() {
     for mode in MODES {
