@@ -6,6 +6,7 @@ use super::Boomerang;
 use super::flow::FlowKey;
 use super::io::Reason;
 use super::path::Origin;
+use super::proof::{Head, Party};
 use crate::wire::{Body, Known, Message, Note, Pass, Qos, Rates, Refusal, edit};
 
 impl Boomerang {
@@ -35,7 +36,8 @@ impl Boomerang {
     }
 
     /// Records which node further on refused what this node reserved: a refusal on its way back says so. The initiating node
-    /// releases the reservation then, and gives no reason.
+    /// releases the reservation then, and gives no reason. It has to show the number that the reservation demands, or anybody could
+    /// write into the record. A refusal has no KEY, so that a number that travels there shows nothing.
     pub(super) fn note_refused_beyond(
         &self,
         message: &Message<'_>,
@@ -47,7 +49,15 @@ impl Boomerang {
         let beyond = body.options.refusal().filter(|one| !self.interfaces.is_local(one.address));
         let (Some(node), Ok(key)) = (beyond, FlowKey::of(&body.flow, Pass::Request)) else { return };
         let found = self.find(key.hash(towards, &self.hasher), &key, towards);
-        if let Some(flow) = found.and_then(|found| self.flows.get(found)) {
+        let Some(flow) = found.and_then(|found| self.flows.get(found)) else { return };
+        let party = Party { flow: key, initiator: origin.initiator(Pass::Reply), side: origin.oif };
+        let shown = || self.proofs.shown(message).of(Pass::Request);
+        let proved = match flow.proof {
+            _ if flow.signed => false,
+            0 => true,
+            head => self.proofs.continues(&party, shown(), Head(head)),
+        };
+        if proved {
             resources.note_refused_beyond(flow.grant, node.address);
         }
     }

@@ -101,11 +101,13 @@ fn a_refusal_has_the_rule_if_it_may() {
 /// The record of decisions names the node further on that refused, at the nodes that the request had passed and at the initiating node.
 #[test]
 fn the_node_that_refused_is_recorded() {
-    let beyond = Why::Beyond(Some(ip("192.0.2.77")));
-    let refuse = |octets: &mut Vec<u8>| {
-        edit::refuse(octets, Flags::default());
+    let beyond = || Why::Beyond(Some(ip("192.0.2.77")));
+    let refuse_with = |octets: &mut Vec<u8>, flags: Flags| {
+        edit::refuse(octets, flags);
         edit::append(octets, &Known::Refusal(Refusal { address: ip("192.0.2.77"), cause: 3 }));
     };
+    let refuse = |octets: &mut Vec<u8>| refuse_with(octets, Flags::default());
+    let refuse_returning = |octets: &mut Vec<u8>| refuse_with(octets, Flags::RETURNS);
     let decided = |rig: &mut Rig| -> Vec<(Outcome, Why)> {
         std::iter::from_fn(|| rig.resources.next_decision()).map(|one| (one.outcome, one.why)).collect()
     };
@@ -114,11 +116,22 @@ fn the_node_that_refused_is_recorded() {
     let passed = rig.pass(&request(1));
     decided(&mut rig);
     rig.echo(&passed, refuse);
-    assert_eq!(decided(&mut rig), [(Outcome::Refused, beyond)]);
+    assert_eq!(decided(&mut rig), [(Outcome::Refused, beyond())]);
     // Of a flow that has no reservation here.
     let other = rig.pass(&Fields { rates: vec![rates(0, 0)], ..request(2) });
     rig.echo(&other, refuse);
     assert_eq!(decided(&mut rig), []);
+
+    // What a reservation with a proof records has to show its number, or anybody writes into the record.
+    let mut rig = Rig::with(Config { prove: true, ..Config::default() });
+    rig.resources.record_decisions(true);
+    let first = rig.pass(&returning(1));
+    let passed = rig.pass(&returning(1).confirming(&first));
+    decided(&mut rig);
+    rig.echo(&Sent { octets: returning(1).octets(), ..passed.clone() }, refuse_returning);
+    assert_eq!(decided(&mut rig), []);
+    rig.echo(&passed, refuse_returning);
+    assert_eq!(decided(&mut rig), [(Outcome::Refused, beyond())]);
 
     let mut rig = Rig::new();
     rig.resources.record_decisions(true);
