@@ -1,6 +1,7 @@
 //! What daemons show, what queues their kernels have, and which packets pass, compared with what a scenario expects, until
 //! a deadline.
 
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -83,6 +84,47 @@ pub(crate) fn keep(mut held: Vec<Held<'_>>, plan: &Plan, running: &[usize]) -> R
     Ok(lost)
 }
 
+/// What looking again and again has found. Moments count from the first look.
+#[derive(Debug, Default)]
+struct Search {
+    /// Since when it has been so.
+    since: Option<Duration>,
+}
+
+impl Search {
+    /// Takes what was found at a moment. Returns the verdict, or after what time to look again.
+    fn step(
+        &mut self,
+        expectation: &Expectation,
+        at: Duration,
+        found: Verdict,
+    ) -> ControlFlow<Verdict, Duration> {
+        let within = expectation.within.0;
+        let after = |at: Duration, seen| format!("after {} ms: {seen}", at.as_millis());
+        match found {
+            Ok(seen) => {
+                let since = *self.since.get_or_insert(at);
+                let left = expectation.settles().saturating_sub(at.saturating_sub(since));
+                if !left.is_zero() {
+                    return ControlFlow::Continue(left.min(HOLD_AGAIN));
+                }
+                ControlFlow::Break(Ok(if within.is_zero() { seen } else { after(since, seen) }))
+            }
+            Err(seen) => {
+                let seen = match self.since.take() {
+                    Some(since) => no_longer(at.saturating_sub(since), &seen),
+                    None => seen,
+                };
+                if at >= within {
+                    ControlFlow::Break(Err(after(at, seen)))
+                } else {
+                    ControlFlow::Continue(LOOK_AGAIN)
+                }
+            }
+        }
+    }
+}
+
 fn no_longer(held: Duration, seen: &str) -> String {
     format!("it was so, and no longer {} ms later: {seen}", held.as_millis())
 }
@@ -102,7 +144,7 @@ impl Expectation {
         key("queues", "list of tables", "instead of `show`: the queues of links as `tc` shows them: `node` and `towards` (the neighbor), `own` (0; queues of single reservations), `code_points` (none; those with a share), `reserved` (nothing; the sum of the rates of all queues of reservations), `min_packets` (0; that passed these queues since the daemon began)").optional(),
         key("packets", "list of tables", "instead of `show`: packets that are sent: `from` and `to` (nodes), `protocol` (\"udp\"; or \"tcp\"), `port`, `source_port` (any free one), `at` (the destination address, if it is not that of `to`), `arrives_at` (the port of `to`, if it is not `port`), `passes` (whether the packet arrives and its answer returns)").optional(),
         key("within", "time", "how long it may take; \"0s\": it holds at once").or("\"0s\""),
-        key("holds", "time", "how long it has to stay so, from the moment it is so; \"2s\" where something is gone: `count`, `max` or `others` is 0, no queue is used, no packet passes").or("\"0s\""),
+        key("holds", "time", "how long it has to stay so, from the moment it is so; what comes may go again while `within` lasts, what is gone may not come back. \"2s\" where something is gone: `count`, `max` or `others` is 0, no queue is used, no packet passes").or("\"0s\""),
     ];
 
     /// Returns what has to hold, in words.
@@ -152,15 +194,21 @@ impl Expectation {
         Some(all.iter().filter_map(|name| plan.node(name.as_str()?)).collect())
     }
 
-    /// Returns how long it has to stay so.
+    fn is_absence(&self) -> bool {
+        let shown = self.show.is_some() && [self.count, self.max, self.others].contains(&Some(0));
+        let unused = |queues: &Vec<Queues>| queues.iter().all(Queues::is_absence);
+        let blocked = |packets: &Vec<Attempt>| packets.iter().all(Attempt::is_absence);
+        shown || self.queues.as_ref().is_some_and(unused) || self.packets.as_ref().is_some_and(blocked)
+    }
+
+    /// Returns how long it has to stay so once it is so. What is gone may not come back.
     pub(crate) fn holds(&self) -> Duration {
-        let absence = || {
-            let shown = self.show.is_some() && [self.count, self.max, self.others].contains(&Some(0));
-            let unused = |queues: &Vec<Queues>| queues.iter().all(Queues::is_absence);
-            let blocked = |packets: &Vec<Attempt>| packets.iter().all(Attempt::is_absence);
-            shown || self.queues.as_ref().is_some_and(unused) || self.packets.as_ref().is_some_and(blocked)
-        };
-        self.holds.or_else(|| absence().then_some(ABSENT)).map_or(Duration::ZERO, |span| span.0)
+        if self.is_absence() { self.holds.unwrap_or(ABSENT).0 } else { Duration::ZERO }
+    }
+
+    /// Returns how long it has to be so before it counts. What comes may go once more, as long as there is time left.
+    fn settles(&self) -> Duration {
+        self.holds.filter(|_| !self.is_absence()).map_or(Duration::ZERO, |span| span.0)
     }
 
     /// Looks once.
@@ -178,16 +226,13 @@ impl Expectation {
     /// Looks until it is so, or until the time is over. `running` are the nodes whose daemon runs.
     pub(crate) fn becomes(&self, plan: &Plan, running: &[usize]) -> Result<Verdict> {
         let begin = Instant::now();
+        let mut search = Search::default();
         loop {
             wait::check()?;
             let found = self.now(plan, running)?;
-            let took = begin.elapsed();
-            let after = |seen| format!("after {} ms: {seen}", took.as_millis());
-            match found {
-                Ok(seen) if self.within.0.is_zero() => return Ok(Ok(seen)),
-                Ok(seen) => return Ok(Ok(after(seen))),
-                Err(seen) if took >= self.within.0 => return Ok(Err(after(seen))),
-                Err(_) => wait::pass(LOOK_AGAIN)?,
+            match search.step(self, begin.elapsed(), found) {
+                ControlFlow::Break(verdict) => return Ok(verdict),
+                ControlFlow::Continue(again) => wait::pass(again)?,
             }
         }
     }
@@ -223,15 +268,12 @@ impl Expectation {
 
     fn simulated_becomes(&self, run: &mut Simulation<'_>) -> Verdict {
         let begin = run.now();
+        let mut search = Search::default();
         loop {
             let found = self.simulated_now(run);
-            let took = run.now().saturating_sub(begin);
-            let after = |seen| format!("after {} ms: {seen}", took.as_millis());
-            match found {
-                Ok(seen) if self.within.0.is_zero() => return Ok(seen),
-                Ok(seen) => return Ok(after(seen)),
-                Err(seen) if took >= self.within.0 => return Err(after(seen)),
-                Err(_) => run.advance(simulation::LOOK_AGAIN),
+            match search.step(self, run.now().saturating_sub(begin), found) {
+                ControlFlow::Break(verdict) => return verdict,
+                ControlFlow::Continue(_) => run.advance(simulation::LOOK_AGAIN),
             }
         }
     }
@@ -296,5 +338,39 @@ impl Expectation {
             text += &format!("; in another {misfit}");
         }
         Ok(if good && !seen.is_empty() { Ok(text) } else { Err(text) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives what was found at moments of milliseconds until there is a verdict.
+    fn verdict(text: &str, found: &[(u64, bool)]) -> Option<Verdict> {
+        let expectation: Expectation = toml::from_str(text).unwrap();
+        let mut search = Search::default();
+        found.iter().find_map(|(at, so)| {
+            let found = if *so { Ok("so".to_owned()) } else { Err("not so".to_owned()) };
+            search.step(&expectation, Duration::from_millis(*at), found).break_value()
+        })
+    }
+
+    #[test]
+    fn what_comes_may_go_again_as_long_as_there_is_time() {
+        let held = "show = 'gist sessions'\nwithin = '10s'\nholds = '2s'";
+        let so = |at: u64| (at, true);
+        let not = |at: u64| (at, false);
+        assert_eq!(verdict(held, &[so(0), so(1000)]), None);
+        assert_eq!(verdict(held, &[so(0), so(2000)]), Some(Ok("after 0 ms: so".to_owned())));
+        assert_eq!(
+            verdict(held, &[so(0), not(1000), so(3000), so(5000)]),
+            Some(Ok("after 3000 ms: so".to_owned()))
+        );
+        let late = "after 11000 ms: it was so, and no longer 2000 ms later: not so";
+        assert_eq!(verdict(held, &[not(0), so(9000), not(11_000)]), Some(Err(late.to_owned())));
+        assert_eq!(verdict(held, &[not(0), so(9000), so(11_000)]), Some(Ok("after 9000 ms: so".to_owned())));
+        // What is gone counts at once, and the steps after it keep it.
+        let gone = "show = 'gist sessions'\ncount = 0\nwithin = '10s'\nholds = '2s'";
+        assert_eq!(verdict(gone, &[not(0), so(500)]), Some(Ok("after 500 ms: so".to_owned())));
     }
 }

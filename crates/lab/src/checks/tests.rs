@@ -377,7 +377,8 @@ fn what_is_gone_has_to_stay_so() {
         assert_eq!(held(&format!("{show}\n{gone}")), (two, none, none), "{gone}");
     }
     assert_eq!(held(&format!("{show}\ncount = 0\nholds = '5s'")).0, Duration::from_secs(5));
-    assert_eq!(held(&format!("{show}\ncount = 1\nholds = '5s'")).0, Duration::from_secs(5));
+    // What comes has to be so for this time before it counts.
+    assert_eq!(held(&format!("{show}\ncount = 1\nholds = '5s'")).0, none);
     let messages = "[checks.messages]\nprotocol = 'gist'\nlinks = 'all'\nmax = ";
     assert_eq!(held(&format!("{messages}0")).1, two);
     assert_eq!(held(&format!("{messages}1")).1, none);
