@@ -38,6 +38,10 @@ use crate::scenario::{Mistake, Scope};
 
 /// A sender that was held up makes up for this time and no more: its packets have to conform to its rate.
 const CATCH_UP: Duration = Duration::from_millis(10);
+/// A sender that cannot keep to its rate does not sleep by itself. After so long it rests, so that its priority leaves the processor
+/// to other programs for a while.
+const BUSY: Duration = Duration::from_millis(20);
+const REST: Duration = Duration::from_millis(2);
 /// The time that packets have to arrive when the sender has ended.
 const LAST: Duration = Duration::from_millis(800);
 /// The sink checks this often whether it should end.
@@ -322,10 +326,15 @@ fn send(out: &UdpSocket, to: SocketAddr, rate: u64, size: u16, stop: &AtomicBool
     let interval = Duration::from_nanos(u64::from(size) * 8 * 1_000_000_000 / rate.max(1));
     let mut sent = Vec::new();
     let mut due = Instant::now();
+    let mut rested = due;
     while !stop.load(Ordering::Relaxed) {
         let now = Instant::now();
         if now < due {
             thread::sleep(due - now);
+            rested = due;
+        } else if now - rested > BUSY {
+            thread::sleep(REST);
+            rested = now;
         }
         payload[..NUMBER].copy_from_slice(&(sent.len() as u64).to_be_bytes());
         let at = SystemTime::now().duration_since(UNIX_EPOCH)?;
