@@ -12,9 +12,9 @@ use signalbox_api::v1::pinholes_client::PinholesClient;
 use signalbox_api::v1::reservations_client::ReservationsClient;
 use tonic::transport::Channel;
 
+use super::rsvp::args::DataArgs;
 use super::{Run, subcommands};
 use crate::arguments::NodeArgs;
-use crate::arguments::values::ip_protocol;
 use crate::client::{self, answer, block_on, refusal};
 use crate::exit::{Exit, Refusal, exit_status, usage};
 use crate::print::hex;
@@ -116,17 +116,8 @@ impl Run for PinholeArgs {
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 struct SendersArgs {
-    /// Destination of the data: a host or a multicast group.
-    destination: IpAddr,
-    /// IP protocol of the data: a number, or tcp, udp, icmp.
-    #[arg(long = "proto", value_name = "IP-PROTOCOL", value_parser = ip_protocol)]
-    ip_protocol: u8,
-    /// Destination port of the data.
-    #[arg(long = "dport", value_name = "PORT")]
-    destination_port: Option<u16>,
-    /// The port is a virtual one (RFC 2207).
-    #[arg(long)]
-    ipsec: bool,
+    #[command(flatten)]
+    data: DataArgs,
     /// Source of the data; without it all senders of the session.
     #[arg(long, value_name = "ADDRESS")]
     source: Option<IpAddr>,
@@ -139,12 +130,7 @@ struct SendersArgs {
 
 impl Run for SendersArgs {
     fn run(self) -> Result<Exit> {
-        let session = rsvp::Register {
-            destination: self.destination.to_string(),
-            ip_protocol: self.ip_protocol.into(),
-            destination_port: self.destination_port.map(Into::into),
-            ipsec: self.ipsec,
-        };
+        let session = self.data.session(self.data.destination(self.source)?);
         let source = self.source.map(|source| source.to_string());
         let request = rsvp::DeleteSendersRequest { session: Some(session), source };
         let ended = block_on(async {

@@ -12,9 +12,9 @@ use crate::arguments::values::{Octets, flow_label, ip_protocol, number, octets, 
 use crate::arguments::{HoldArgs, NodeArgs, OutputArgs, identities, resolve};
 use crate::exit::usage;
 
-/// The session (RFC 2205 §1).
+/// The data of a session (RFC 2205 §1).
 #[derive(Debug, Clone, Args)]
-pub(crate) struct SessionArgs {
+pub(crate) struct DataArgs {
     /// Destination of the data: a host, by its address or name, or a multicast group.
     pub(crate) destination: String,
     /// IP protocol of the data: a number, or tcp, udp, icmp.
@@ -26,6 +26,33 @@ pub(crate) struct SessionArgs {
     /// The port is a virtual one; senders are identified by the SPI of their IPsec packets (RFC 2207).
     #[arg(long, help_heading = "Flow")]
     pub(crate) ipsec: bool,
+}
+
+impl DataArgs {
+    /// The address of the destination, of the IP version of `source`.
+    ///
+    /// # Errors
+    /// The name cannot be resolved.
+    pub(crate) fn destination(&self, source: Option<IpAddr>) -> Result<IpAddr> {
+        resolve(&self.destination, source)
+    }
+
+    /// The session in requests to the daemon.
+    pub(crate) fn session(&self, destination: IpAddr) -> v1::Register {
+        v1::Register {
+            destination: destination.to_string(),
+            ip_protocol: self.ip_protocol.into(),
+            destination_port: self.destination_port.map(Into::into),
+            ipsec: self.ipsec,
+        }
+    }
+}
+
+/// A session that the command holds.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SessionArgs {
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
     /// Do the same for N sessions, to ports from --dport on, and report when all of them are complete.
     #[arg(long, value_name = "N", requires = "destination_port", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) flows: Option<u16>,
@@ -35,26 +62,6 @@ pub(crate) struct SessionArgs {
     pub(crate) output: OutputArgs,
     #[command(flatten)]
     pub(crate) node: NodeArgs,
-}
-
-impl SessionArgs {
-    /// The address of the destination, of the IP version of `source`.
-    ///
-    /// # Errors
-    /// The name cannot be resolved.
-    pub(super) fn destination(&self, source: Option<IpAddr>) -> Result<IpAddr> {
-        resolve(&self.destination, source)
-    }
-
-    /// The request with which the call of a session begins.
-    pub(super) fn register(&self, destination: IpAddr) -> v1::Register {
-        v1::Register {
-            destination: destination.to_string(),
-            ip_protocol: self.ip_protocol.into(),
-            destination_port: self.destination_port.map(Into::into),
-            ipsec: self.ipsec,
-        }
-    }
 }
 
 /// POLICY_DATA for the nodes of the path (RFC 2750).

@@ -52,7 +52,7 @@ pub(super) async fn run<R: Role + Clone + Send + 'static>(
     role: R,
 ) -> Result<Exit> {
     let socket = &arguments.node.socket;
-    let ports = ports(arguments.destination_port, flows)?;
+    let ports = ports(arguments.data.destination_port, flows)?;
     let (stopping, stopped) = watch::channel(false);
     let (sender, mut reports) = mpsc::unbounded_channel();
     let gate = Arc::new(Semaphore::new(CONCURRENT));
@@ -62,7 +62,7 @@ pub(super) async fn run<R: Role + Clone + Send + 'static>(
             client = RsvpClient::new(client::channel(socket).await?);
         }
         let register =
-            v1::Register { destination_port: Some(port.into()), ..arguments.register(destination) };
+            v1::Register { destination_port: Some(port.into()), ..arguments.data.session(destination) };
         let flow = Flow { role: role.clone(), gate: Arc::clone(&gate), reports: sender.clone() };
         let (client, mut stopped) = (client.clone(), stopped.clone());
         tokio::spawn(async move {

@@ -1,6 +1,6 @@
 //! `signalbox rsvp`: what only RSVP has. `signalbox show rsvp` shows its state.
 
-mod args;
+pub(super) mod args;
 mod many;
 pub(super) mod print;
 mod receive;

@@ -72,7 +72,7 @@ const HELP: &str = concat!(
 
 impl Run for ReceiveArgs {
     fn run(self) -> Result<Exit> {
-        let destination = self.session.destination(self.join_at)?;
+        let destination = self.session.data.destination(self.join_at)?;
         if self.style == Style::Wf && !self.senders.is_empty() {
             usage!("--sender: wildcard reservations name no senders; use --style se or ff");
         }

@@ -65,8 +65,8 @@ const HELP: &str = concat!(
 
 impl Run for SendArgs {
     fn run(self) -> Result<Exit> {
-        check_spi(self.spi.is_some(), self.session.ipsec)?;
-        let destination = self.session.destination(self.source)?;
+        check_spi(self.spi.is_some(), self.session.data.ipsec)?;
+        let destination = self.session.data.destination(self.source)?;
         let port = self.source_port.map(|port| Selector::SourcePort(port.into()));
         let label = self.flow_label.map(Selector::FlowLabel);
         let filter = v1::Filter {

@@ -65,7 +65,7 @@ async fn run_one<R: Role>(
 ) -> Result<Exit> {
     let json = arguments.output.json;
     let mut client = RsvpClient::new(client::channel(&arguments.node.socket).await?);
-    let mut call = Call::open(&mut client, arguments.register(destination)).await?;
+    let mut call = Call::open(&mut client, arguments.data.session(destination)).await?;
     for request in role.first_requests() {
         call.send(request).await?;
     }

@@ -18,9 +18,9 @@ use signalbox_rsvp::wire::{
 };
 
 use super::args;
-use super::args::check_spi;
-use crate::arguments::values::{ip_protocol, time};
-use crate::arguments::{OutputArgs, resolve};
+use super::args::{DataArgs, check_spi};
+use crate::arguments::OutputArgs;
+use crate::arguments::values::time;
 use crate::commands::Run;
 use crate::exit::{Exit, exit_status, usage};
 use crate::print::{json_line, rate, table};
@@ -33,17 +33,8 @@ const REPLY: usize = 65_536;
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct TraceArgs {
-    /// Destination of the session's data: a host, by its address or name, or a multicast group.
-    destination: String,
-    /// IP protocol of the data: a number, or tcp, udp, icmp.
-    #[arg(long = "proto", value_name = "IP-PROTOCOL", value_parser = ip_protocol)]
-    ip_protocol: u8,
-    /// Destination port of the data.
-    #[arg(long = "dport", value_name = "PORT")]
-    destination_port: Option<u16>,
-    /// The port is a virtual one; senders are identified by the SPI of their IPsec packets (RFC 2207).
-    #[arg(long)]
-    ipsec: bool,
+    #[command(flatten)]
+    data: DataArgs,
     /// The sender: ADDRESS, ADDRESS/PORT, ADDRESS/label:N or ADDRESS/spi:N, as `show rsvp sessions` lists it.
     #[arg(long, value_name = "SENDER", value_parser = args::sender)]
     sender: v1::Filter,
@@ -112,19 +103,21 @@ fn object(text: &str) -> Result<Class, String> {
 
 impl TraceArgs {
     fn query(&self, sockets: &Requester, destination: IpAddr, last_hop: IpAddr) -> Result<Query> {
-        let kind = if self.ipsec { SessionKind::Gpi } else { SessionKind::Ports };
-        let port = self.destination_port.unwrap_or(0);
-        let session = Session { dest: destination, protocol: self.ip_protocol, kind, port };
+        let kind = if self.data.ipsec { SessionKind::Gpi } else { SessionKind::Ports };
+        let port = self.data.destination_port.unwrap_or(0);
+        let session = Session { dest: destination, protocol: self.data.ip_protocol, kind, port };
         let source = self.sender.source.as_deref().unwrap_or_default();
         let src: IpAddr = source.parse().context("--sender is no address")?;
         let selector = match self.sender.selector {
-            None if self.ipsec => usage!("a sender of an IPsec session has an SPI: --sender ADDRESS/spi:N"),
+            None if self.data.ipsec => {
+                usage!("a sender of an IPsec session has an SPI: --sender ADDRESS/spi:N")
+            }
             None => Selector::Port(0),
             Some(filter::Selector::SourcePort(port)) => Selector::Port(u16::try_from(port)?),
             Some(filter::Selector::FlowLabel(label)) => Selector::FlowLabel(label),
             Some(filter::Selector::Spi(spi)) => Selector::Gpi(spi),
         };
-        check_spi(matches!(selector, Selector::Gpi(_)), self.ipsec)?;
+        check_spi(matches!(selector, Selector::Gpi(_)), self.data.ipsec)?;
         let ipv6 = last_hop.is_ipv6();
         if src.is_ipv6() != ipv6 || destination.is_ipv6() != ipv6 {
             usage!("destination, sender and last hop are of one IP version");
@@ -164,7 +157,7 @@ impl Run for TraceArgs {
 /// Sends the requests and prints the report.
 fn trace(arguments: &TraceArgs) -> Result<Exit> {
     let sender = arguments.sender.source.as_ref().and_then(|source| source.parse().ok());
-    let destination = resolve(&arguments.destination, sender)?;
+    let destination = arguments.data.destination(sender)?;
     let last_hop = arguments.last_hop(destination)?;
     let sockets = Requester::open(last_hop, TTL)?;
     let query = arguments.query(&sockets, destination, last_hop)?;
@@ -329,8 +322,8 @@ impl TraceLine {
         Ok(Self {
             r#type: "trace",
             destination: destination.to_string(),
-            ip_protocol: arguments.ip_protocol,
-            destination_port: arguments.destination_port,
+            ip_protocol: arguments.data.ip_protocol,
+            destination_port: arguments.data.destination_port,
             sender: signalbox_json::value(&arguments.sender)?,
             last_hop: last_hop.to_string(),
             end: match report.end {
