@@ -2,8 +2,10 @@
 //! the signals that end a command.
 
 mod again;
+mod shared;
 mod stop;
 
+use std::error::Error;
 use std::io;
 use std::path::Path;
 
@@ -18,6 +20,7 @@ use tower::service_fn;
 use crate::exit::{Exit, NoDaemon, Refusal};
 
 pub(crate) use again::{Again, End, Loss};
+pub(crate) use shared::Shared;
 pub(crate) use stop::{Stop, wait_until};
 
 /// Runs the work of a command that calls the daemon, on this thread.
@@ -95,9 +98,23 @@ pub(crate) fn refusal(status: Status) -> anyhow::Error {
             "the daemon does not have this call: its protocol does not run, or the daemon is older than this command"
                 .to_owned()
         }
-        code => format!("the daemon failed: {code:?}: {}", status.message()),
+        code => format!("the daemon failed: {code:?}: {}", with_causes(&status)),
     };
     Refusal { exit, reason: snake(&reason), message }.into()
+}
+
+/// The message of a status, and the errors that led to it: without them one of the transport says nothing.
+fn with_causes(status: &Status) -> String {
+    let mut text = status.message().to_owned();
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.ends_with(&next) {
+            text = format!("{text}: {next}");
+        }
+        cause = error.source();
+    }
+    text
 }
 
 /// `NotFound` and `NOT_FOUND` become `not_found`.

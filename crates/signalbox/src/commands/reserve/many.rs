@@ -11,11 +11,10 @@ use signalbox_api::v1;
 use signalbox_api::v1::reservations_client::ReservationsClient;
 use signalbox_api::v1::reserve_response::Event;
 use tokio::sync::{Semaphore, mpsc, watch};
-use tonic::transport::Channel;
 
 use super::{Call, RELEASE_TIMEOUT, ReserveArgs, print};
 use crate::arguments::{Signaling, microseconds, ports};
-use crate::client::{self, Stop, refusal, wait_until};
+use crate::client::{Shared, Stop, refusal, wait_until};
 use crate::exit::Exit;
 use crate::print::{json_event, json_line, now_unix_us};
 
@@ -53,10 +52,10 @@ pub(super) async fn run(arguments: &ReserveArgs, open: &v1::ReserveOpen, flows: 
     let gate = Arc::new(Semaphore::new(CONCURRENT));
     let begin = Instant::now();
     let socket = &arguments.node.socket;
-    let mut client = ReservationsClient::new(client::channel(socket).await?);
+    let mut connection = Shared::to(socket);
     for (number, port) in (0_u16..).zip(ports) {
         if number > 0 && number.is_multiple_of(PER_CONNECTION) {
-            client = ReservationsClient::new(client::channel(socket).await?);
+            connection = Shared::to(socket);
         }
         let mut open = open.clone();
         // The hold begins when all are granted.
@@ -65,7 +64,7 @@ pub(super) async fn run(arguments: &ReserveArgs, open: &v1::ReserveOpen, flows: 
             flow.destination_port = Some(port.into());
         }
         let flow = Flow {
-            client: client.clone(),
+            connection: connection.clone(),
             gate: Arc::clone(&gate),
             stopped: stopped.clone(),
             waits: arguments.signaling == Signaling::Rsvp,
@@ -112,7 +111,7 @@ pub(super) async fn run(arguments: &ReserveArgs, open: &v1::ReserveOpen, flows: 
 
 /// One of the reservations.
 struct Flow {
-    client: ReservationsClient<Channel>,
+    connection: Shared,
     /// Has a permit for each request or tear that is under way.
     gate: Arc<Semaphore>,
     stopped: watch::Receiver<bool>,
@@ -123,13 +122,18 @@ struct Flow {
 }
 
 impl Flow {
+    async fn open(&self, open: v1::ReserveOpen) -> Result<Call> {
+        let mut client = ReservationsClient::new(self.connection.channel().await?);
+        Call::open(&mut client, open).await
+    }
+
     async fn reserve(mut self, open: v1::ReserveOpen, sender: &mpsc::UnboundedSender<Outcome>) -> Outcome {
         let failed = |error: anyhow::Error| Outcome::Failed(Box::new(Err(error)));
         let mut permit = Arc::clone(&self.gate).acquire_owned().await.ok();
         if *self.stopped.borrow() {
             return Outcome::NotRequested;
         }
-        let mut call = match Call::open(&mut self.client, open).await {
+        let mut call = match self.open(open).await {
             Ok(call) => call,
             Err(error) => return failed(error),
         };

@@ -11,13 +11,12 @@ use signalbox_api::rsvp::v1;
 use signalbox_api::rsvp::v1::rsvp_client::RsvpClient;
 use signalbox_api::rsvp::v1::session_response::Upcall;
 use tokio::sync::{Semaphore, mpsc, watch};
-use tonic::transport::Channel;
 
 use super::args::SessionArgs;
 use super::print;
 use super::session::{Call, Role};
 use crate::arguments::{microseconds, ports};
-use crate::client::{self, Stop, wait_until};
+use crate::client::{Shared, Stop, wait_until};
 use crate::exit::Exit;
 use crate::print::{duration, json_line, now_unix_us};
 
@@ -56,19 +55,19 @@ pub(super) async fn run<R: Role + Clone + Send + 'static>(
     let (stopping, stopped) = watch::channel(false);
     let (sender, mut reports) = mpsc::unbounded_channel();
     let gate = Arc::new(Semaphore::new(CONCURRENT));
-    let mut client = RsvpClient::new(client::channel(socket).await?);
+    let mut connection = Shared::to(socket);
     for (number, port) in (0_u16..).zip(ports) {
         if number > 0 && number.is_multiple_of(PER_CONNECTION) {
-            client = RsvpClient::new(client::channel(socket).await?);
+            connection = Shared::to(socket);
         }
         let register =
             v1::Register { destination_port: Some(port.into()), ..arguments.data.session(destination) };
         let flow = Flow { role: role.clone(), gate: Arc::clone(&gate), reports: sender.clone() };
-        let (client, mut stopped) = (client.clone(), stopped.clone());
+        let (connection, mut stopped) = (connection.clone(), stopped.clone());
         tokio::spawn(async move {
             let reports = flow.reports.clone();
             let result = tokio::select! {
-                result = flow.run(client, register) => result,
+                result = flow.run(&connection, register) => result,
                 // The daemon tears down the state of a call that ends.
                 _ = stopped.wait_for(|stopped| *stopped) => Ok(()),
             };
@@ -105,9 +104,10 @@ struct Flow<R> {
 
 impl<R: Role> Flow<R> {
     /// Acts in the session until the call fails.
-    async fn run(mut self, mut client: RsvpClient<Channel>, register: v1::Register) -> Result<()> {
+    async fn run(mut self, connection: &Shared, register: v1::Register) -> Result<()> {
         let port = register.destination_port.unwrap_or(0);
         let mut permit = self.gate.acquire().await.ok();
+        let mut client = RsvpClient::new(connection.channel().await?);
         let mut call = Call::open(&mut client, register).await?;
         for request in self.role.first_requests() {
             call.send(request).await?;
