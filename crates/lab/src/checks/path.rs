@@ -20,6 +20,7 @@ pub(super) struct Path {
     during: Option<Spanned<String>>,
     sessions: Option<usize>,
     replies: Option<usize>,
+    min_replies: Option<usize>,
     padding: Option<usize>,
 }
 
@@ -35,6 +36,12 @@ impl Check for Path {
         key("sessions", "number", "exactly so many sessions had a reply; at least one if it is not given")
             .optional(),
         key("replies", "number", "exactly so many replies came").optional(),
+        key(
+            "min_replies",
+            "number",
+            "at least so many replies came: a busy machine loses datagrams of a flood, and others with them",
+        )
+        .optional(),
         key("padding", "octets", "each reply brought so many octets of padding back unchanged").optional(),
     ];
     const READS_CAPTURES: bool = false;
@@ -78,12 +85,14 @@ impl Check for Path {
         let by = wanted.map_or_else(String::new, |wanted| format!(", each by {}", wanted.join(" - ")));
         let seen = format!("{replies} replies in {sessions} sessions{by}");
         let wrong = |wanted: Option<usize>, found: usize| wanted.is_some_and(|wanted| wanted != found);
-        if wrong(self.sessions, sessions) || wrong(self.replies, replies) {
+        let few = self.min_replies.is_some_and(|least| replies < least);
+        if few || wrong(self.sessions, sessions) || wrong(self.replies, replies) {
             let text =
                 |what: Option<usize>| what.map_or_else(|| "any number".to_owned(), |what| what.to_string());
+            let least = self.min_replies.map(|least| format!("at least {least}"));
             return Err(format!(
                 "{seen}; {} replies in {} sessions were expected",
-                text(self.replies),
+                least.unwrap_or_else(|| text(self.replies)),
                 text(self.sessions)
             ));
         }
