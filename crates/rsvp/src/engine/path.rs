@@ -14,7 +14,7 @@ use super::interfaces::Iface;
 use super::io::RsvpEvent;
 use super::neighbour::Incoming;
 use super::receive::Failure;
-use super::sender::{E_POLICE, HELD, LOCAL, NON_RSVP, PROTECTED, RESV, STANDBY};
+use super::sender::{E_POLICE, HELD, LOCAL, NON_RSVP, PROTECTED, RESV, STANDBY, Sender};
 use super::session::NONE;
 use super::table::Refusal;
 use crate::wire::{
@@ -257,7 +257,13 @@ impl Rsvp {
         self.schedule_path(key, true);
         self.arm_sender(key);
         self.path_event(key);
-        if self.senders.get(key).is_some_and(|sender| (asked ^ sender.flags) & PROTECTED != 0) {
+        // A route that led back to the former previous hop may be the way from the new one.
+        let goes_on = |sender: &Sender| same_hop || sender.oif != Iface::NONE;
+        if self
+            .senders
+            .get(key)
+            .is_some_and(|sender| (asked ^ sender.flags) & PROTECTED != 0 || !goes_on(sender))
+        {
             self.look_up_again(key);
         }
         if let Some(mut upstream) = upstream {

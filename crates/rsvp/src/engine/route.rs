@@ -113,11 +113,15 @@ impl Rsvp {
         sender.set(RESOLVING, false);
         let iface = match result {
             Ok(route) if route.local => Iface::LOCAL,
+            Ok(route) if self.leads_back(key, &route) => {
+                tracing::debug!(session = %self.logged_of(key), ?route, reason = "the route leads back to the previous hop", "no Path is sent");
+                Iface::NONE
+            }
             Ok(route) => self.interfaces.iface(route.ifindex),
             // Path state is kept and refreshed without a route, and no Path is sent (RFC 2205 §3.11.4).
             Err(_) => Iface::NONE,
         };
-        let gateway = result.ok().and_then(|route| route.gateway);
+        let gateway = result.ok().filter(|_| iface != Iface::NONE).and_then(|route| route.gateway);
         let gateway = gateway.map_or(0, |gateway| self.note_gateway(gateway));
         let Some(sender) = self.senders.get_mut(key) else { return };
         let before = core::mem::replace(&mut sender.gateway, gateway);
@@ -143,6 +147,19 @@ impl Rsvp {
             self.remove_sent(SentState::Path(key, iface));
             self.repair(key, &[iface], &[]);
         }
+    }
+
+    /// Whether a route leads to the router that the Path came from. While routes change, two routers may each have the other one as the
+    /// way to a destination. A Path that goes back makes the router behind the previous hop of the one before it, and what tears
+    /// down the right one finds nothing then.
+    fn leads_back(&self, key: Key, route: &Route) -> bool {
+        let remote = self.senders.get(key).filter(|sender| !sender.has(LOCAL));
+        remote.is_some_and(|sender| {
+            let previous = self.hops.lookup(sender.hop).map(|hop| hop.addr);
+            route.gateway.is_some()
+                && route.gateway == previous
+                && self.interfaces.iface(route.ifindex) == sender.iif
+        })
     }
 
     /// The mark of a next hop, by which its address is found again.

@@ -202,6 +202,30 @@ fn a_path_follows_its_route_to_another_router_of_the_same_link() {
     }
 }
 
+/// While routes change, two routers may each have the other one as the way to a destination: no Path goes back to its previous hop.
+#[test]
+fn no_path_goes_back_to_its_previous_hop() {
+    let mut rig = Rig::new();
+    let path = Path::new();
+    rig.path(&path);
+    // The link is cut, and the other way is by the previous hop.
+    rig.gateway = 9;
+    assert_eq!(path.hop.addr, at(1, 9));
+    rig.route("10.9.0.0", 24, 1);
+    let sent = rig.wait(Duration::from_secs(5));
+    assert!(all(&sent, MessageType::PATH).is_empty(), "{sent:?}");
+    // Another router at this interface is a way, and so is the former one for a Path that comes from elsewhere.
+    rig.gateway = 8;
+    let sent = rig.route("10.9.0.0", 24, 1);
+    assert_eq!(one(&sent, MessageType::PATH).oif, 1);
+    rig.gateway = 9;
+    rig.route("10.9.0.0", 24, 1);
+    assert!(all(&rig.wait(Duration::from_secs(5)), MessageType::PATH).is_empty());
+    let elsewhere = RsvpHop { addr: at(3, 9), ..path.hop };
+    let sent = rig.path(&Path { hop: elsewhere, iif: 3, ..Path::new() });
+    assert_eq!(one(&sent, MessageType::PATH).oif, 1);
+}
+
 /// Neighbour 9 at eth2 supports refresh reduction and acknowledges all messages.
 fn acknowledge_all(rig: &mut Rig, sent: &[Sent]) {
     let names: Vec<_> = sent.iter().filter_map(|one| one.message().message_id).collect();
