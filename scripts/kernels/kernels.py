@@ -21,7 +21,7 @@ RELEASES = {"5.10": "bullseye", "6.1": "bookworm", "6.12": "trixie", "newest": "
 # What is in the virtual machine beside Signalbox, and the packages that have it.
 PACKAGES = ["busybox-static", "kmod", "iproute2", "nftables", "wireguard-tools", "bird2", "frr", "libpam-modules"]
 PROGRAMS = ["sbin/ip", "sbin/tc", "sbin/bridge", "bin/ss", "usr/sbin/nft", "usr/bin/wg", "usr/sbin/bird", "usr/bin/vtysh",
-            "usr/lib/frr/zebra", "usr/lib/frr/ospfd"]
+            "usr/lib/frr/zebra", "usr/lib/frr/ospfd", "usr/lib/frr/isisd"]
 USERS = """root:x:0:0:root:/root:/bin/sh
 nobody:x:65534:65534:nobody:/:/bin/false
 frr:x:100:100:frr:/:/bin/false

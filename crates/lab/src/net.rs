@@ -280,7 +280,7 @@ pub(crate) fn rules(namespace: &Namespace) -> Result<Vec<String>> {
     for (program, words) in commands {
         let text = kernel::output(namespace, program, words)?;
         // The kernel's own routes come and go with its link-local addresses, those of a routing program as it finds them.
-        let theirs = ["proto kernel", "proto bird", "proto ospf"];
+        let theirs = ["proto kernel", "proto bird", "proto ospf", "proto isis"];
         let lines_of = text.lines().filter(|line| !theirs.iter().any(|proto| line.contains(proto)));
         lines.extend(lines_of.map(|line| format!("{program}: {}", without_comment(line).trim_end())));
     }

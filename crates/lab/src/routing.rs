@@ -1,4 +1,4 @@
-//! Routing programs of the machine, FRR or BIRD, which find the routes of nodes by OSPF instead of the lab.
+//! Routing programs of the machine, FRR or BIRD, which find the routes of nodes by OSPF or IS-IS instead of the lab.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,7 +22,7 @@ const CONVERGES: Duration = Duration::from_secs(60);
 /// The time that a program has to end by itself.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The OSPF cost of an interface if no step sets another one.
+/// The cost of an interface if no step sets another one.
 const COST: u16 = 10;
 
 /// Where the distribution installs FRR's programs, which are in no directory of `PATH`.
@@ -36,7 +36,7 @@ pub(crate) struct Router {
     directory: PathBuf,
     namespace: Namespace,
     programs: Vec<Child>,
-    /// The OSPF costs of its interfaces, where they are not [`COST`].
+    /// The costs of its interfaces, where they are not [`COST`].
     costs: BTreeMap<String, u16>,
 }
 
@@ -59,7 +59,7 @@ impl Router {
         self.launch(plan)
     }
 
-    /// Sets the OSPF cost of the interface to a neighbor.
+    /// Sets the cost of the interface to a neighbor.
     pub(crate) fn set_cost(&mut self, plan: &Plan, interface: &str, cost: u16) -> Result<()> {
         self.costs.insert(interface.to_owned(), cost);
         self.write(plan)?;
@@ -70,8 +70,9 @@ impl Router {
                 }
                 Ok(())
             }
-            Routing::Frr => {
-                let [interface, cost] = [format!("interface {interface}"), format!("ip ospf cost {cost}")];
+            Routing::Frr | Routing::FrrIsis => {
+                let command = if self.kind == Routing::FrrIsis { "isis metric" } else { "ip ospf cost" };
+                let [interface, cost] = [format!("interface {interface}"), format!("{command} {cost}")];
                 let place = self.directory.display().to_string();
                 let words =
                     ["--vty_socket", &place, "-c", "configure terminal", "-c", &interface, "-c", &cost];
@@ -107,14 +108,16 @@ impl Router {
                 let words = ["-f", "-c", &path("bird.conf"), "-s", &path("bird.sock")];
                 self.spawn(Path::new("bird"), &words, "bird.sock")
             }
-            Routing::Frr => {
-                for program in ["zebra", "ospfd"] {
+            Routing::Frr | Routing::FrrIsis => {
+                let protocol = if self.kind == Routing::FrrIsis { "isisd" } else { "ospfd" };
+                for program in ["zebra", protocol] {
                     let [file, number] = ["conf", "pid"].map(|kind| path(&format!("{program}.{kind}")));
                     let [socket, here] = [path("zebra.sock"), place.display().to_string()];
                     // No TCP port for commands.
                     let words = ["-f", &file, "-i", &number, "-z", &socket, "--vty_socket", &here, "-P", "0"];
-                    let ready = if program == "zebra" { "zebra.sock" } else { "ospfd.vty" };
-                    self.spawn(&Path::new(FRR).join(program), &words, ready)?;
+                    let ready =
+                        if program == "zebra" { "zebra.sock".to_owned() } else { format!("{program}.vty") };
+                    self.spawn(&Path::new(FRR).join(program), &words, &ready)?;
                 }
                 Ok(())
             }
@@ -154,13 +157,16 @@ impl Router {
         let files = match self.kind {
             Routing::Bird => vec![("bird.conf", bird(node, &self.costs))],
             Routing::Frr => vec![("zebra.conf", String::new()), ("ospfd.conf", ospfd(node, &self.costs))],
+            Routing::FrrIsis => {
+                vec![("zebra.conf", String::new()), ("isisd.conf", isisd(self.node, node, &self.costs))]
+            }
         };
         for (name, text) in files {
             let place = self.directory.join(name);
             fs::write(&place, text).with_context(|| place.display().to_string())?;
         }
         // FRR's programs give up root before they write here.
-        if self.kind == Routing::Frr
+        if self.kind != Routing::Bird
             && let Some(user) = User::from_name("frr")?
         {
             chown(&self.directory, Some(user.uid), Some(user.gid))?;
@@ -243,6 +249,27 @@ fn ospfd(node: &PlannedNode, costs: &BTreeMap<String, u16>) -> String {
     text
 }
 
+/// All routers are of one area and of level 2. `number` is that of the node: its system identifier.
+fn isisd(number: usize, node: &PlannedNode, costs: &BTreeMap<String, u16>) -> String {
+    let mut text = String::new();
+    for interface in &node.interfaces {
+        let cost = costs.get(&interface.name).unwrap_or(&COST);
+        let _ = writeln!(
+            text,
+            "interface {}\n ip router isis lab\n isis network point-to-point\n isis hello-interval 1\n isis hello-multiplier 4\n \
+             isis metric {cost}\n!",
+            interface.name
+        );
+    }
+    let _ = writeln!(
+        text,
+        "router isis lab\n net 49.0001.0000.0000.{:04x}.00\n is-type level-2-only\n metric-style wide\n lsp-gen-interval 1\n \
+         spf-interval 1",
+        number + 1
+    );
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -269,5 +296,9 @@ mod tests {
         assert!(ospfd.contains("interface to-h2\n"), "{ospfd}");
         assert!(ospfd.contains(" ip ospf cost 77\n"), "{ospfd}");
         assert!(ospfd.contains(" ospf router-id 10.0.1.2\n"), "{ospfd}");
+        let isisd = isisd(1, node, &costs);
+        assert!(isisd.contains("interface to-h2\n ip router isis lab\n"), "{isisd}");
+        assert!(isisd.contains(" isis metric 77\n"), "{isisd}");
+        assert!(isisd.contains(" net 49.0001.0000.0000.0002.00\n"), "{isisd}");
     }
 }

@@ -103,12 +103,16 @@ pub(crate) struct Node {
 /// Kinds of network devices that a scenario can require.
 const DEVICES: [&str; 6] = ["bond", "gre", "vlan", "vrf", "vxlan", "wireguard"];
 
-/// A program of the machine that finds the routes of a node, by OSPF.
+/// A program of the machine that finds the routes of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Routing {
+    /// BIRD, by OSPF.
     Bird,
+    /// FRR, by OSPF.
     Frr,
+    /// FRR, by IS-IS.
+    FrrIsis,
 }
 
 /// Something that a machine may lack.

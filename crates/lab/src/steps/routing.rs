@@ -25,7 +25,7 @@ impl Step for Routing {
         key("routing", "node", "the node, which has a `routing`"),
         key("restart", "boolean", "the program ends and starts again").optional(),
         key("towards", "node", "the neighbor; only with `cost`").optional(),
-        key("cost", "number", "the OSPF cost of the interface to it from now on; 10 before").optional(),
+        key("cost", "number", "the cost of the interface to it from now on; 10 before").optional(),
     ];
 
     fn validate(&self, scope: &Scope<'_>, _id: Option<&Spanned<String>>) -> Result<(), Mistake> {
