@@ -37,6 +37,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Files of a daemon.
 const SOCKET: &str = "control";
 const LOG: &str = "log";
+const DECISIONS: &str = "decisions";
+/// Lines of the log in a report of a failure.
+const SAID: usize = 20;
 
 /// Three namespaces: source, middle, sink. Their names contain the process that made them, so that several benchmarks
 /// can run at one time. Dropping it removes them.
@@ -179,9 +182,11 @@ impl Daemon {
     ) -> Result<Self> {
         let directory = Scratch::new("bench")?;
         let config = directory.join("signalboxd.toml");
+        // As an operator has it: each decision is a line of the log and of a file.
         let text = format!(
-            "version = 1\nnode.name = \"middle\"\ncontrol.socket = \"{}\"\nlog.level = \"warn\"\n{settings}",
-            directory.join(SOCKET).display()
+            "version = 1\nnode.name = \"middle\"\ncontrol.socket = \"{}\"\naudit.file = \"{}\"\n{settings}",
+            directory.join(SOCKET).display(),
+            directory.join(DECISIONS).display()
         );
         fs::write(&config, text).with_context(|| config.display().to_string())?;
         words.extend([program()?.into(), "--config".into(), config.into()]);
@@ -255,8 +260,11 @@ impl Daemon {
         Ok(())
     }
 
+    /// The end of its log.
     fn said(&self) -> String {
-        fs::read_to_string(self.directory.join(LOG)).unwrap_or_default()
+        let text = fs::read_to_string(self.directory.join(LOG)).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().rev().take(SAID).collect();
+        lines.into_iter().rev().collect::<Vec<_>>().join("\n")
     }
 }
 
