@@ -14,11 +14,13 @@ features=signalbox-linux/namespace-tests,signalbox-lab/namespace-tests,signalbox
 say "building"
 cargo build --release --quiet --locked -p signalboxd -p signalbox || exit 1
 built=$(cargo test --locked --workspace --features "$features" --test namespace --no-run --message-format json 2>/dev/null) || exit 1
-programs=$(sed -n 's/.*"executable":"\([^"]*namespace-[^"]*\)".*/\1/p' <<<"$built" | sort)
+# The directory of each package with such tests, and its program.
+programs=$(sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"executable":"\([^"]*namespace-[^"]*\)".*/\1 \2/p' <<<"$built" | sort -k 2)
+[ -n "$programs" ] || die "cargo names no program with tests of the kernel"
 SIGNALBOX_BIN=$(cd "$bin" && pwd)
 export SIGNALBOX_BIN RUST_BACKTRACE=0
 log=target/rounds.log
-build=$(cat "$bin/signalboxd" "$bin/signalbox" $programs | sha256sum | cut -c 1-12)
+build=$(cut -d ' ' -f 2 <<<"$programs" | xargs cat "$bin/signalboxd" "$bin/signalbox" | sha256sum | cut -c 1-12)
 names=$("$bin/signalbox" lab list --names)
 
 loops=()
@@ -41,13 +43,17 @@ failures=0
 for ((round = 1; round <= count; round++)); do
     start=$SECONDS
     results=$(mktemp -d)
-    # Nothing has changed, so that cargo builds nothing.
-    cargo test --workspace --locked --no-fail-fast --features "$features" --test namespace >"$results/kernel" 2>&1 &
-    tests=$!
+    tests=()
+    while read -r place program; do
+        (cd "$place" && exec "$program") >"$results/kernel.${#tests[@]}" 2>&1 &
+        tests+=($!)
+    done <<<"$programs"
     printf '%s\n' $names | xargs -P "${SIDE_BY_SIDE:-3}" -I '{}' bash -c 'scenario "$1"' _ '{}' >"$results/scenarios"
-    wait "$tests" || fault="the tests of the kernel ended with $?"
-    passed=$(sed -n 's/^test result: .* \([0-9]*\) passed; .*/\1/p' "$results/kernel" | awk '{ all += $1 } END { print all + 0 }')
-    broken=$(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$results/kernel" | grep -vx helper::process; sed -n 's/^FAILED /scenario /p' "$results/scenarios")
+    for one in "${tests[@]}"; do
+        wait "$one" || fault="the tests of the kernel ended with $?"
+    done
+    passed=$(sed -n 's/^test result: .* \([0-9]*\) passed; .*/\1/p' "$results"/kernel.* | awk '{ all += $1 } END { print all + 0 }')
+    broken=$(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$results"/kernel.* | grep -vx helper::process; sed -n 's/^FAILED /scenario /p' "$results/scenarios")
     # A program that died has no names.
     broken=${broken:-${fault:-}}
     fault=
@@ -57,7 +63,7 @@ for ((round = 1; round <= count; round++)); do
         "$(wc -w <<<"$names") scenarios, $number failed, $((SECONDS - start)) s, load $(cut -d ' ' -f 1 /proc/loadavg)"
     if [ "$number" != 0 ]; then
         note "$broken"
-        cat "$results/kernel" "$results/scenarios" >"target/rounds.$(date +%s).failed"
+        cat "$results"/kernel.* "$results/scenarios" >"target/rounds.$(date +%s).failed"
     fi
     rm -rf "$results"
 done
