@@ -2,6 +2,7 @@
 //! engine finds the same things in the same places of another. An engine crate is one with `src/engine/mod.rs`.
 
 mod arms;
+mod logged;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -63,7 +64,7 @@ const EXCEPT: &[&str] = &[
     "crates/rsvp/src/fuzz/engine.rs",
 ];
 
-/// Checks every engine crate, and catch-all arms everywhere. Prints each fault; returns true if there is none.
+/// Checks every engine crate, and catch-all arms everywhere, and the log about dropped messages. Prints each fault; returns true if there is none.
 pub(crate) fn run(root: &Path) -> Result<bool> {
     let mut faults = Vec::new();
     let crates = directories(&root.join("crates"))?;
@@ -78,6 +79,15 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
         }
     }
     let mut sources = 0;
+    for dir in crates.iter().filter(|dir| logged::CRATES.contains(&name(dir).as_str())) {
+        let files = rust_files(&dir.join("src"))?;
+        let read = |path: &PathBuf| {
+            let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            Ok((path.strip_prefix(dir).unwrap_or(path).display().to_string(), text))
+        };
+        let texts = files.iter().map(read).collect::<Result<Vec<_>>>()?;
+        faults.extend(logged::faults(&texts).into_iter().map(|fault| format!("{}: {fault}", name(dir))));
+    }
     for dir in &crates {
         for path in rust_files(&dir.join("src"))? {
             let text =
@@ -98,8 +108,9 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     }
     if faults.is_empty() {
         println!(
-            "skeleton: {} engines have the same, {sources} source files have no catch-all",
-            engines.len()
+            "skeleton: {} engines have the same, {sources} source files have no catch-all, {} engines log what they drop",
+            engines.len(),
+            logged::CRATES.len()
         );
     }
     Ok(faults.is_empty())

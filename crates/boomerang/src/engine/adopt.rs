@@ -315,6 +315,7 @@ impl Boomerang {
         let before = self.aggregates.member(hash);
         if before.is_none() && self.aggregates.members() >= self.aggregates.most_members {
             self.counters.members_full += 1;
+            tracing::debug!(peer = %origin.ends.src, reason = "table of members full", "aggregate not joined");
             return None;
         }
         let own = found.and_then(|found| self.flows.get(found));
@@ -386,6 +387,11 @@ impl Boomerang {
         let Joining { proposal: Proposal { name, packets, sum }, rate, refresh, iif, .. } = *joining;
         if self.aggregates.by_interface.take(iif).is_err() {
             self.counters.aggregates_full += 1;
+            tracing::debug!(
+                ?name,
+                reason = "share of its interface in the table of aggregates is used up",
+                "aggregate not adopted"
+            );
             return Err(Cause::Full);
         }
         let new = Aggregate {
@@ -402,6 +408,7 @@ impl Boomerang {
         let Ok(key) = self.aggregates.table.insert(new) else {
             self.aggregates.by_interface.release(iif);
             self.counters.aggregates_full += 1;
+            tracing::debug!(?name, reason = "table of aggregates full", "aggregate not adopted");
             return Err(Cause::Full);
         };
         let ask = self.ask_for(key, (&name, iif), &packets, rate, refresh);
@@ -412,6 +419,7 @@ impl Boomerang {
                 }
                 self.aggregates.by_name.insert(name, key);
                 self.counters.adopted += 1;
+                tracing::debug!(?name, grant = grant.0, "aggregate adopted");
                 Ok(key)
             }
             Err(refusal) => {
@@ -520,6 +528,7 @@ impl Boomerang {
             };
             if let Some(key) = self.aggregates.table.key_of(index) {
                 self.counters.aggregates_expired += 1;
+                tracing::debug!(name = ?self.aggregates.table.get(key).map(|one| one.name), "aggregate expired");
                 resources.because(End::Expired);
                 self.remove_aggregate(key, Some(resources));
             }

@@ -19,6 +19,7 @@ impl Boomerang {
         reason: Reason,
     ) -> bool {
         self.counters.refused += 1;
+        tracing::debug!(peer = %origin.ends.src, %reason, "message refused");
         if message.is_refused() {
             return false;
         }

@@ -47,6 +47,7 @@ impl Boomerang {
         }
         if !(self.errors.allow(self.now, &source(about.src)) && self.all_errors.allow(self.now)) {
             self.counters.errors_limited += 1;
+            tracing::debug!(peer = %about.src, reason = "too many of its receiver", "ICMP error not sent");
             return;
         }
         // The kernel chooses the address of the interface towards the sender, and computes the checksum of ICMPv6.

@@ -126,11 +126,13 @@ impl Boomerang {
         let pair = (packet.dst.ip(), packet.src.ip());
         if !self.rates.allow(self.now, &(source(pair.1), packet.ifindex)) {
             self.counters.rate_limited += 1;
+            tracing::debug!(peer = %packet.src.ip(), reason = "too many of its source", "message dropped");
             return;
         }
         // Errors about packets to groups do not exist (RFC 1122 §3.2.2, RFC 4443 §2.4).
         if packet.ttl <= 1 {
             self.counters.hops_exceeded += 1;
+            tracing::debug!(peer = %packet.src.ip(), reason = "TTL used up", "message dropped");
             return;
         }
         if is_of_link(pair.0) {
@@ -142,6 +144,7 @@ impl Boomerang {
             Way::New => self.out.look_up_group(pair.0, pair.1),
             Way::Full => {
                 self.counters.groups_full += 1;
+                tracing::debug!(peer = %packet.src.ip(), reason = "table of groups full, or share of its source", "message dropped");
                 return;
             }
         }
@@ -149,6 +152,7 @@ impl Boomerang {
             self.groups.waiting.push(Packet::of(packet, false));
         } else {
             self.counters.waiting_full += 1;
+            tracing::debug!(peer = %packet.src.ip(), reason = "too many messages wait for a route", "message dropped");
         }
     }
 
@@ -214,6 +218,7 @@ impl Boomerang {
         let Some(tree) = self.groups.trees.get_mut(&pair) else { return };
         if tree.expected != iif {
             self.counters.no_route += 1;
+            tracing::debug!(peer = %packet.src.ip(), reason = "by another interface than that of the route", "message dropped");
             return;
         }
         let oifs = core::mem::take(&mut tree.oifs);
@@ -244,11 +249,13 @@ impl Boomerang {
     fn readable_for_group<'a>(&mut self, packet: &Received<'a>, ends: &Ends) -> Option<Message<'a>> {
         if !checksum_is_valid(ends, packet.payload) {
             self.counters.checksum += 1;
+            tracing::debug!(peer = %packet.src.ip(), reason = "wrong checksum", "message not interpreted");
             return None;
         }
         let message = Message::parse(packet.payload, ends.is_ipv6());
         let Some(message) = message.ok().filter(|message| message.pass == Pass::Request) else {
             self.counters.unknown += 1;
+            tracing::debug!(peer = %packet.src.ip(), reason = "malformed, or no request", "message not interpreted");
             return None;
         };
         self.counters.requests_received += 1;
@@ -256,6 +263,7 @@ impl Boomerang {
             return Some(message);
         }
         self.counters.untrusted += 1;
+        tracing::debug!(peer = %packet.src.ip(), reason = "interface is not trusted", "message not interpreted");
         None
     }
 }

@@ -90,6 +90,7 @@ impl Boomerang {
         session.confirms = request.confirm_release;
         let Ok(key) = self.sessions.insert(session) else {
             self.counters.sessions_full += 1;
+            tracing::debug!(id, %far_end, reason = "table of sessions full", "request refused");
             return self.reject(id, Rejected::Full);
         };
         self.by_id.insert(id, key);
@@ -106,6 +107,7 @@ impl Boomerang {
                 Ok(lookup) => lookup.into_iter().for_each(|id| self.out.look_up(id, dst)),
                 Err(_) => {
                     self.counters.waiting_full += 1;
+                    tracing::debug!(%dst, reason = "too many messages wait for a route", "request not sent");
                     self.start(key, None, resources);
                 }
             },
@@ -218,6 +220,7 @@ impl Boomerang {
                 }
                 Err(_) => {
                     self.counters.waiting_full += 1;
+                    tracing::debug!(%dst, reason = "too many messages wait for a route", "route not looked up");
                     let oif = session.oif;
                     self.transmit(key, Some(oif), resources);
                 }
@@ -231,6 +234,7 @@ impl Boomerang {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let Some(oif) = oif else {
             self.counters.no_route += 1;
+            tracing::debug!(dst = %session.ends.dst, reason = "no route", "request not sent");
             let due = self.now + session.attempt();
             return self.wheel_of_sessions.arm(&mut self.sessions, key.index(), due);
         };

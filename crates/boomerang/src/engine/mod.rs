@@ -213,6 +213,7 @@ impl Boomerang {
                 (Waiting::Session(key), oif) => self.routed(key, oif, resources),
                 (Waiting::Packet(packet), None) => {
                     self.counters.no_route += 1;
+                    tracing::debug!(peer = %packet.src, dst = %packet.dst, reason = "no route", "message dropped");
                     if let Some(dropped) = errors::of_route(result).filter(|_| !packet.local) {
                         self.report_dropped(&packet.as_received(), dropped);
                     }

@@ -192,6 +192,9 @@ impl Boomerang {
         match self.reserve(lookup, &asked, message, &origin, resources) {
             Ok((given, effect)) => {
                 self.count(&effect);
+                if !matches!(effect, Effect::Nothing | Effect::Refreshed) {
+                    tracing::debug!(peer = %origin.ends.src, filter = %key.filter(None), rate = given, ?effect, "reservation changed");
+                }
                 if self.config.aggregates.propose {
                     let present = self.find(hash, &key, origin.oif).and_then(|found| self.flows.get(found));
                     *offer = present.filter(|_| given > 0).and_then(|flow| self.offer(flow)).or(former);
@@ -238,26 +241,32 @@ impl Boomerang {
         match unproved {
             Unproved::Member => {
                 self.counters.unauthenticated += 1;
+                tracing::debug!(peer = %origin.ends.src, reason = "not authenticated", "message without effect");
                 !nothing && self.refuse(octets, message, origin, Reason::Unauthenticated)
             }
             Unproved::Stale => {
                 self.counters.stale += 1;
+                tracing::debug!(peer = %origin.ends.src, reason = "a newer one was received", "message without effect");
                 false
             }
             Unproved::Pending => {
                 self.counters.unproved += 1;
+                tracing::debug!(peer = %origin.ends.src, reason = "the next request of its loop will prove it", "message without effect");
                 false
             }
             Unproved::Taken => {
                 self.counters.unproved += 1;
+                tracing::debug!(peer = %origin.ends.src, reason = "the reservation is that of another node", "message without effect");
                 self.refuse(octets, message, origin, Reason::Conflict)
             }
             Unproved::Guessed => {
                 self.counters.guesses_limited += 1;
+                tracing::debug!(peer = %origin.ends.src, reason = "too many wrong proofs of return", "message without effect");
                 self.refuse(octets, message, origin, Reason::WrongProof)
             }
             Unproved::Return(number) => {
                 self.counters.unproved += 1;
+                tracing::debug!(peer = %origin.ends.src, reason = "it has to prove that it receives replies", "message without effect");
                 !nothing && self.demand_proof(octets, message, origin, hash, number)
             }
         }
@@ -425,6 +434,7 @@ impl Boomerang {
         }
         if wrong {
             self.counters.wrong_proofs += 1;
+            tracing::debug!(peer = %party.initiator, reason = "wrong proof of return", "proof not accepted");
             let ifindex = self.interfaces.ifindex(iif);
             if !self.guesses.wrong(self.now, hash, party.initiator, ifindex) {
                 return Err(Unproved::Guessed);

@@ -39,6 +39,7 @@ impl Boomerang {
         let ends = Ends { src: packet.src.ip(), dst: packet.dst.ip() };
         if !is_of_host(&ends) {
             self.counters.bad_source += 1;
+            tracing::debug!(peer = %ends.src, reason = "its source is not the address of a host", "message dropped");
             return;
         }
         if ends.dst.is_multicast() {
@@ -63,7 +64,7 @@ impl Boomerang {
             }
             Err(error) => {
                 self.counters.unknown += 1;
-                tracing::debug!(src = %ends.src, reason = %error, "message not interpreted");
+                tracing::debug!(peer = %ends.src, reason = %error, "message not interpreted");
                 return if local { self.echo(packet) } else { self.pass_on(packet) };
             }
             Ok(message) => message,

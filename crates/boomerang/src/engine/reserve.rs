@@ -97,6 +97,7 @@ impl Refused {
 }
 
 /// What a message changed.
+#[derive(Debug)]
 pub(super) enum Effect {
     Nothing,
     Created,
@@ -225,6 +226,7 @@ impl Boomerang {
         let iif = origin.iif.unwrap_or(Iface::LOCAL);
         if !self.take_place(asked.key.initiator(), iif) {
             self.counters.flows_full += 1;
+            tracing::debug!(peer = %asked.key.initiator(), reason = "share of its source or interface in the table of reservations is used up", "reservation refused");
             return Err(full(0));
         }
         let flow = Flow {
@@ -243,6 +245,7 @@ impl Boomerang {
         let Ok(key) = self.flows.insert(flow) else {
             self.give_place_back(asked.key.initiator(), iif);
             self.counters.flows_full += 1;
+            tracing::debug!(peer = %asked.key.initiator(), reason = "table of reservations full", "reservation refused");
             return Err(full(0));
         };
         let ask = self.ask(key, asked, rate, message, origin);
@@ -399,6 +402,7 @@ impl Boomerang {
             let Some(index) = self.wheel.pop_due(&mut self.flows, self.now) else { return };
             if let Some(key) = self.flows.key_of(index) {
                 self.counters.expired += 1;
+                tracing::debug!(grant = self.flows.get(key).map(|flow| flow.grant.0), "reservation expired");
                 resources.because(End::Expired);
                 self.remove(key, Some(resources));
             }

@@ -169,12 +169,15 @@ impl Casp {
             other @ (Transport::Tls | Transport::Sctp) => other,
         };
         let port = if transport == Transport::Tls { self.config.tls_port } else { self.config.port };
-        let peer = self.peers.hold(name, self.rng.u64()).ok()?;
         let stream = self.peers.new_stream();
-        let inserted = self.peers.insert(stream, peer, transport, self.now);
-        self.peers.drop_use(peer);
+        let inserted = self.peers.hold(name, self.rng.u64()).and_then(|peer| {
+            let inserted = self.peers.insert(stream, peer, transport, self.now);
+            self.peers.drop_use(peer);
+            inserted
+        });
         let Ok(key) = inserted else {
             self.counters.connections_full += 1;
+            tracing::debug!(peer = %address, reason = "table of connections or peers full, or too many of this node", "connection not opened");
             return None;
         };
         self.set_local(key, local);
@@ -208,6 +211,7 @@ impl Casp {
         let known = self.config.peers.is_empty() || self.config.peers.iter().any(|one| one.contains(address));
         if !known {
             self.counters.refused_peers += 1;
+            tracing::debug!(peer = %address, reason = "not one of the configured peers", "connection refused");
             return self.out.close(stream);
         }
         let name = Self::name_of(address, identity.as_ref());
@@ -218,6 +222,7 @@ impl Casp {
         });
         let Ok(key) = inserted else {
             self.counters.connections_full += 1;
+            tracing::debug!(peer = %address, reason = "table of connections or peers full, or too many of this node", "connection refused");
             return self.out.close(stream);
         };
         self.set_local(key, Some(local));
@@ -268,6 +273,7 @@ impl Casp {
             connection.protected = protected;
         }
         self.counters.connected += 1;
+        tracing::debug!(peer = self.logged_peer(peer), secure, "connection established");
         let at = self.now + self.config.idle;
         self.peers.wheel.arm(&mut self.peers.connections, key.index(), at);
         self.send_tear_downs(key);
@@ -332,6 +338,7 @@ impl Casp {
         }
         if !self.peers.count_incomplete(key, left) {
             self.counters.incomplete += 1;
+            tracing::debug!(peer = %from.name.address, reason = "too many octets of messages without an end", "connection closed");
             self.out.close(stream);
             self.lost(key);
         }
@@ -348,6 +355,7 @@ impl Casp {
     pub(super) fn on_closed(&mut self, stream: StreamId) {
         if let Some(key) = self.peers.connection_of(stream) {
             self.counters.disconnected += 1;
+            tracing::debug!(peer = self.logged_end(key), "connection failed");
             self.lost(key);
         }
     }
@@ -374,6 +382,11 @@ impl Casp {
             }
             if !connection.up {
                 self.counters.disconnected += 1;
+                tracing::debug!(
+                    peer = self.logged_end(key),
+                    reason = "not established in time",
+                    "connection failed"
+                );
             }
             self.out.close(connection.stream);
             self.lost(key);

@@ -31,6 +31,7 @@ impl Casp {
         }
         if message.ttd <= 1 {
             self.counters.ttd_exceeded += 1;
+            unsent!(self, key, "TTD used up");
             return self.send_error(key, ErrorCode::TTD_EXCEEDED);
         }
         let hops = message.hops.saturating_add(1);
@@ -75,6 +76,11 @@ impl Casp {
         }
         if search && early && next.is_some() {
             self.counters.discovery_limited += 1;
+            tracing::debug!(
+                session = self.logged(key),
+                reason = "too soon after the last one",
+                "discovery not repeated"
+            );
         } else if search || next.is_none() {
             // A search that found no node is not repeated before the next refresh.
             if (next.is_some() || !early || discover_at == Time::ZERO) && self.search(key) {
@@ -85,6 +91,7 @@ impl Casp {
             Some(peer) => self.transmit_down(key, peer, octets, kind),
             None => {
                 self.counters.no_next_hop += 1;
+                unsent!(self, key, "no next hop");
                 self.undelivered(key, kind.client);
             }
         }
@@ -113,6 +120,7 @@ impl Casp {
             }
             Delivery::Blocked | Delivery::Connecting(_) => {
                 self.counters.peer_blocked += 1;
+                unsent!(self, key, peer, "the node does not read, or too many connections");
                 self.undelivered(key, kind.client);
             }
         }
@@ -176,6 +184,7 @@ impl Casp {
             }
             Delivery::Blocked | Delivery::Connecting(_) => {
                 self.counters.peer_blocked += 1;
+                unsent!(self, key, hop.peer, "the node does not read, or too many connections");
                 self.undelivered(key, client);
             }
         }
@@ -208,6 +217,7 @@ impl Casp {
         });
         if !fits || !self.take_octets(key, octets.len()) {
             self.counters.waiting_full += 1;
+            unsent!(self, key, "too many messages wait");
             return self.undelivered(key, kind.client);
         }
         let Kind { refresh, client, .. } = kind;
@@ -224,6 +234,7 @@ impl Casp {
         });
         if !fits || !self.take_octets(key, octets.len()) {
             self.counters.waiting_full += 1;
+            unsent!(self, key, "too many messages wait");
             return self.undelivered(key, client);
         }
         let Some(session) = self.sessions.get_mut(key) else { return };
@@ -297,6 +308,7 @@ impl Casp {
         self.dequeued(key, kept.octets.len());
         if !again {
             self.counters.no_next_hop += 1;
+            unsent!(self, key, peer, "the next hop refused the second cookie too");
             self.undelivered(key, kept.client);
             return self.send_error(key, ErrorCode::NO_NEXT_PEER);
         }
@@ -358,6 +370,13 @@ impl Casp {
     }
 
     pub(super) fn indicate_branch(&mut self, key: Key, previous: bool, id: u16, ended: bool) {
+        tracing::debug!(
+            session = self.logged(key),
+            branch = id,
+            previous,
+            ended,
+            "hops of the session changed"
+        );
         self.indicate_all(key, |session, flow| Indication::Branch { session, flow, previous, id, ended });
     }
 

@@ -69,6 +69,7 @@ impl Casp {
                     Some(search) => (search, true),
                     None => {
                         self.counters.searches_full += 1;
+                        tracing::debug!(%dst, source = %asked_by, reason = "table of discoveries full", "discovery refused");
                         return false;
                     }
                 }
@@ -78,6 +79,7 @@ impl Casp {
         // Sessions that came and went while the search goes on are still on its list.
         if going_on.waiting.len() >= self.sessions.slab.limit() as usize {
             self.counters.searches_full += 1;
+            tracing::debug!(%dst, source = %asked_by, reason = "too many sessions wait for it", "discovery refused");
             return false;
         }
         going_on.waiting.push_back(waiter);
@@ -215,12 +217,13 @@ impl Casp {
         let remember = search.phase == Phase::Scout && answer.is_some();
         search.phase = Phase::Over;
         search.found = answer.map(|answer| answer.address);
-        let src = search.source();
+        let (src, dst) = (search.source(), search.dst);
         let answer = answer.map(|answer| Answer { src, ..answer });
         let what = match answer {
             Some(answer) => News::Found(answer),
             None => {
                 self.counters.no_next_node += 1;
+                tracing::debug!(%dst, "no node found");
                 News::NoPeer
             }
         };
@@ -276,6 +279,7 @@ impl Casp {
         let own = Some(dst).filter(|dst| self.interfaces.is_local(*dst));
         let Some(src) = own.or_else(|| self.interfaces.address(packet.ifindex, dst)) else {
             self.counters.malformed += 1;
+            tracing::debug!(peer = %requester, reason = "its interface has no address for an answer", "Scout Request dropped");
             return;
         };
         let responder = self.cookies.make(self.now, requester, dst);
@@ -305,6 +309,7 @@ impl Casp {
             search.filter(|_| packet.src.port() == self.config.scout_port && self.can_be_a_node(address))
         else {
             self.counters.unexpected_responses += 1;
+            tracing::debug!(peer = %address, reason = "no request waits for it, or no address of a node", "Scout Response dropped");
             return;
         };
         self.counters.responses_received += 1;

@@ -45,6 +45,7 @@ impl Casp {
     ) -> Option<u64> {
         if self.held.len() >= self.held.limit() || self.held_by.check(&owner, 1).is_err() {
             self.counters.held_full += 1;
+            tracing::debug!(session = %message.session, source = %owner, reason = "too many messages wait for their client", "message goes on without its client");
             return None;
         }
         let mut octets = self.spare.pop().unwrap_or_default();
@@ -55,6 +56,7 @@ impl Casp {
         let count = u32::try_from(octets.len()).unwrap_or(u32::MAX);
         if self.waiting_octets.take_many(owner, count).is_err() {
             self.counters.held_full += 1;
+            tracing::debug!(session = %message.session, source = %owner, reason = "too many octets wait", "message goes on without its client");
             self.spare.push(octets);
             return None;
         }

@@ -17,6 +17,9 @@
 //! * `peers` has the nodes and the connections with them, `connect` what happens to connections.
 //! * `search` has the discoveries that go on, `discovery` their mechanisms and scout, `cookies` the proof that scout gives.
 
+#[macro_use]
+mod trace;
+
 mod branch;
 mod config;
 mod connect;

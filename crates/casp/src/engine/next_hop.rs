@@ -151,6 +151,8 @@ impl Casp {
         {
             return;
         }
+        self.counters.no_connection += 1;
+        tracing::debug!(session = self.logged(key), peer = %address, reason = "no connection with the next hop", "message not sent");
         self.give_up_down(key);
     }
 
@@ -164,6 +166,7 @@ impl Casp {
             return self.flush_down(key);
         }
         self.counters.no_next_hop += 1;
+        unsent!(self, key, "no next hop was found");
         self.give_up_down(key);
         self.send_error(key, ErrorCode::NO_NEXT_PEER);
     }
@@ -174,11 +177,14 @@ impl Casp {
         if !waiting.is_some_and(|waiting| core::mem::take(&mut waiting.connecting_up)) {
             return;
         }
+        let previous = self.sessions.get(key).and_then(|session| session.previous.last());
+        let previous = previous.map_or(Branch::LOCAL, |branch| branch.peer);
         while let Some(queued) =
             self.sessions.get_mut(key).and_then(|one| one.waiting.as_mut()?.up.pop_front())
         {
             self.dequeued(key, queued.octets.len());
             self.counters.no_connection += 1;
+            unsent!(self, key, previous, "no connection with the previous hop");
             self.undelivered(key, queued.client);
         }
     }

@@ -7,10 +7,12 @@ use core::net::IpAddr;
 
 use signalbox_core::index::KeyedHasher;
 use signalbox_core::shares::Shares;
-use signalbox_core::{Key, Slab};
+use signalbox_core::{Key, SessionId, Slab};
+use tracing::field::{DisplayValue, display};
 
 use super::Casp;
 use super::search::Answer;
+use super::trace::session_of;
 use crate::wire::ClientType;
 
 /// A message that waits, without Length Header and cookie, and without the entry of this node.
@@ -56,6 +58,17 @@ impl Pending {
         self.slab.limit()
     }
 
+    /// The session of a message for the log.
+    pub(super) fn session_of(&self, key: Key) -> Option<DisplayValue<SessionId>> {
+        self.slab.get(key).and_then(|unsent| session_of(&unsent.octets))
+    }
+
+    /// The next hop of a message for the log, or where its data go as long as no next hop is known.
+    pub(super) fn towards(&self, key: Key) -> Option<DisplayValue<IpAddr>> {
+        let unsent = self.slab.get(key)?;
+        Some(display(unsent.answer.map_or(unsent.dst, |answer| answer.address)))
+    }
+
     pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Unsent> {
         self.slab.get_mut(key)
     }
@@ -75,6 +88,7 @@ impl Casp {
         let fits = slab.len() < slab.limit() && by_owner.check(&owner, 1).is_ok();
         if !fits || self.waiting_octets.take_many(owner, count).is_err() {
             self.counters.stateless_full += 1;
+            tracing::debug!(session = session_of(octets), source = %owner, reason = "too many messages without state wait", "message not sent");
             return None;
         }
         by_owner.hold(owner);

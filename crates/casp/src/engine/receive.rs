@@ -92,12 +92,12 @@ impl Casp {
         self.counters.errors_received += u64::from(matches!(message.body, Body::Error(_)));
         if message.ttd == 0 {
             self.counters.ttd_exceeded += 1;
-            tracing::debug!(session = %message.session, peer = %from.name.address, reason = "TTD used up", "message dropped");
+            dropped!(message, from, "TTD used up");
             return;
         }
         if message.flow.dst().is_multicast() {
             self.counters.multicast += 1;
-            tracing::debug!(session = %message.session, peer = %from.name.address, reason = "flow to a multicast group", "message dropped");
+            dropped!(message, from, "flow to a multicast group");
             return;
         }
         let tainted = message.flags.contains(Flags::UNSECURE) || !from.protected;
@@ -111,7 +111,7 @@ impl Casp {
             }
             Some(Proof::Cookie(_) | Proof::Unknown) => {
                 self.counters.bad_cookies += 1;
-                tracing::debug!(session = %message.session, peer = %from.name.address, reason = "cookie is not one of this node", "message dropped");
+                dropped!(message, from, "cookie is not one of this node");
                 return self.refuse_cookie(from, &message);
             }
         };
@@ -142,6 +142,7 @@ impl Casp {
         let few = !from.is_datagram() || self.answers_one_more((from.name.address, from.ifindex));
         if !(few && self.errors.allow(self.now, &(source(from.name.address), from.ifindex))) {
             self.counters.errors_limited += 1;
+            tracing::debug!(session = %message.session, peer = %from.name.address, reason = "too many of its source", "ERROR not sent");
             return;
         }
         let error = Signaling {
@@ -182,12 +183,12 @@ impl Casp {
             if self.sessions.find_translated(message.session, &message.flow).is_some() {
                 // This node itself sent it on with that flow.
                 self.counters.loops += 1;
-                tracing::debug!(session = %message.session, peer = %from.name.address, reason = "this node sent it", "message dropped");
+                dropped!(message, from, "this node sent it");
                 return;
             }
             if tear_down || matches!(message.body, Body::Error(_)) {
                 self.counters.no_state += 1;
-                tracing::debug!(session = %message.session, peer = %from.name.address, reason = "no such session", "message dropped");
+                dropped!(message, from, "no such session");
                 return;
             }
             if let Some(key) = self.new_session(from, checked) {
@@ -198,7 +199,7 @@ impl Casp {
         let Some(session) = self.sessions.get_mut(key) else { return };
         if session.is_own() || from.peer.is_some_and(|peer| session.next.is_last(peer)) {
             self.counters.loops += 1;
-            tracing::debug!(session = %message.session, peer = %from.name.address, reason = "it came from the next hop", "message dropped");
+            dropped!(message, from, "it came from the next hop");
             // The route does not lead on over that hop any more.
             session.note(Mark::Rediscover, true);
             return;
@@ -209,7 +210,10 @@ impl Casp {
         if tear_down {
             match known {
                 Some(branch) => self.tear_down_forward(key, from, &branch, message, checked.tainted),
-                None => self.counters.strangers += 1,
+                None => {
+                    self.counters.strangers += 1;
+                    dropped!(message, from, "its sender is no hop of the session");
+                }
             }
             return;
         }
@@ -229,6 +233,7 @@ impl Casp {
         let found = self.sessions.find_reverse(id, &flow);
         let Some((key, session)) = found.and_then(|key| Some((key, self.sessions.get_mut(key)?))) else {
             self.counters.no_state += 1;
+            dropped!(checked.message, from, "no such session");
             return;
         };
         // From here on the flow is that of the previous hops.
@@ -236,6 +241,7 @@ impl Casp {
         let known = from.peer.and_then(|peer| session.next.get_mut(peer));
         let Some(branch) = known.filter(|branch| branch.takes_datagrams() || checked.proved) else {
             self.counters.strangers += 1;
+            dropped!(message, from, "its sender is no hop of the session");
             return;
         };
         let branch = *branch;
@@ -262,7 +268,7 @@ impl Casp {
     fn new_session(&mut self, from: &From, checked: &Checked<'_>) -> Option<Key> {
         if !checked.proved {
             self.counters.unproved += 1;
-            tracing::debug!(session = %checked.message.session, peer = %from.name.address, reason = "its source is not proved", "message dropped");
+            dropped!(checked.message, from, "its source is not proved");
             return None;
         }
         let address = from.name.address;
@@ -290,6 +296,7 @@ impl Casp {
             return None;
         };
         self.counters.opened += 1;
+        tracing::debug!(session = %id, peer = %address, %flow, "session opened");
         self.changes.note(|| SessionChange::opened(name(id, &flow)));
         self.take_timeout(key, checked.message.timeout);
         self.arm(key);
@@ -372,9 +379,14 @@ impl Casp {
     fn new_branch(&mut self, key: Key, from: &From, checked: &Checked<'_>) -> Option<u16> {
         if !checked.proved || matches!(checked.message.body, Body::Error(_)) {
             self.counters.unproved += 1;
+            dropped!(checked.message, from, "its source is not proved, or it is an ERROR of no hop");
             return None;
         }
-        let peer = self.peers.hold(from.name, self.rng.u64()).ok()?;
+        let Ok(peer) = self.peers.hold(from.name, self.rng.u64()) else {
+            self.counters.branches_full += 1;
+            dropped!(checked.message, from, "table of peers full");
+            return None;
+        };
         let branch = self.branch_of(peer, from, checked);
         let session = self.sessions.get_mut(key)?;
         // A datagram of a node whose branch is not one of datagrams has proved itself by a cookie.
@@ -389,6 +401,7 @@ impl Casp {
         let Some(id) = session.previous.add(branch, displaces) else {
             self.peers.drop_use(peer);
             self.counters.branches_full += 1;
+            dropped!(checked.message, from, "too many branches of its session");
             return None;
         };
         self.counters.previous_branches += 1;
@@ -444,6 +457,7 @@ impl Casp {
         let Some(session) = self.sessions.get_mut(key) else { return false };
         if !session.error_at.is_due(self.now) {
             self.counters.errors_limited += 1;
+            unsent!(self, key, "one ERROR a second for a session");
             return false;
         }
         session.error_at = (self.now + core::time::Duration::from_secs(1)).into();

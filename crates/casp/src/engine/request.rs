@@ -142,6 +142,7 @@ impl Casp {
         let owner = super::key_of_client(client);
         if self.by_source.take(super::source_of_client(owner)).is_err() {
             self.counters.sessions_full += 1;
+            tracing::debug!(session = %id, client = client.0, reason = "share of the client in max_sessions is used up", "request refused");
             return Err(Refused::Full);
         }
         let mut session = Session::new(id, flow, owner);
@@ -162,10 +163,12 @@ impl Casp {
         let Some(key) = self.sessions.insert(session) else {
             self.by_source.release(super::source_of_client(owner));
             self.counters.sessions_full += 1;
+            tracing::debug!(session = %id, client = client.0, reason = "table of sessions full", "request refused");
             return Err(Refused::Full);
         };
         self.sessions.join(key, client);
         self.counters.opened += 1;
+        tracing::debug!(session = %id, client = client.0, %flow, "session opened");
         self.changes.note(|| SessionChange::opened(super::receive::name(id, &flow)));
         self.arm(key);
         Ok(key)

@@ -28,8 +28,21 @@ use super::peers::Name;
 use super::receive::From;
 use super::refused::Refused;
 use super::search::{Answer, Waiter};
+use super::trace::session_of;
 use crate::wire::route::{Hop, MAX_ENTRIES, Route, Routing};
 use crate::wire::{Body, ClientType, ErrorCode, FIRST_TTD, Flags, Message, Signaling};
+
+/// Reports a message that waited for its next hop, and is not sent.
+macro_rules! lost {
+    ($casp:expr, $key:expr, $reason:expr) => {
+        tracing::debug!(
+            session = $casp.pending.session_of($key),
+            peer = $casp.pending.towards($key),
+            reason = $reason,
+            "message not sent"
+        )
+    };
+}
 
 impl Casp {
     /// Takes a message with RECORD_ROUTE or ROUTE. False: it is one for nodes with state.
@@ -37,7 +50,7 @@ impl Casp {
         let Some(routing) = message.route else { return false };
         let Some(hops) = Route::parse(routing.contents()).filter(|_| !message.has_second_route()) else {
             self.counters.malformed += 1;
-            tracing::debug!(session = %message.session, peer = %from.name.address, reason = "malformed route", "message dropped");
+            dropped!(message, from, "malformed route");
             return true;
         };
         let (flags, is_error) = (message.flags, matches!(message.body, Body::Error(_)));
@@ -55,19 +68,19 @@ impl Casp {
         }
         if !proved {
             self.counters.unproved += 1;
-            tracing::debug!(session = %message.session, peer = %from.name.address, reason = "its source is not proved", "message dropped");
+            dropped!(message, from, "its source is not proved");
             return true;
         }
         // A ROUTE that names a node twice could otherwise make nodes send a message to each other many times.
         if others.iter().any(|hop| self.interfaces.is_local(hop.address.ip())) {
             self.counters.loops += 1;
-            tracing::debug!(session = %message.session, peer = %from.name.address, reason = "its route names this node", "message dropped");
+            dropped!(message, from, "its route names this node");
             return true;
         }
         let owner = source(from.name.address);
         if !self.stateless_rates.allow(self.now, &owner) {
             self.counters.stateless_limited += 1;
-            tracing::debug!(session = %message.session, peer = %from.name.address, reason = "too many of its source", "message dropped");
+            dropped!(message, from, "too many of its source");
             return true;
         }
         let (route, recorded) = match routing {
@@ -78,7 +91,7 @@ impl Casp {
         let (client, data) = match message.body {
             Body::Client { client, data } => (client, data),
             Body::Error(code) if self.ends_here(&message) => {
-                self.indicate_error_without_state(&message, code);
+                self.indicate_error_without_state(from, &message, code);
                 return true;
             }
             Body::Error(_) | Body::Empty => {
@@ -99,17 +112,19 @@ impl Casp {
             }
         } else {
             self.counters.needs_state += 1;
+            dropped!(message, from, "its client needs state");
             self.report(&message, ErrorCode::NO_CLIENT);
         }
         true
     }
 
     /// An ERROR about a message without state arrived at the node that sent it. It does not say which client that was.
-    fn indicate_error_without_state(&mut self, message: &Signaling<'_>, code: ErrorCode) {
+    fn indicate_error_without_state(&mut self, from: &From, message: &Signaling<'_>, code: ErrorCode) {
         let (session, flow) = (message.session, message.flow);
         // It is no error about a session that has state.
         if self.sessions.find(session, &flow).is_some() {
             self.counters.strangers += 1;
+            dropped!(message, from, "an ERROR about a session with state");
             return;
         }
         let clients = self.config.clients.intersection(&self.config.stateless_clients);
@@ -128,6 +143,7 @@ impl Casp {
         let owner = source(last.address.ip());
         if !self.errors.allow(self.now, &(owner, IfIndex::NONE)) {
             self.counters.errors_limited += 1;
+            tracing::debug!(session = %message.session, source = %owner, reason = "too many of its source", "ERROR not sent");
             return;
         }
         let tainted = message.flags.contains(Flags::UNSECURE);
@@ -162,6 +178,7 @@ impl Casp {
         }
         if message.ttd <= 1 {
             self.counters.ttd_exceeded += 1;
+            tracing::debug!(session = %message.session, source = %owner, reason = "TTD used up", "message dropped");
             return self.report(message, ErrorCode::TTD_EXCEEDED);
         }
         let message = Signaling { ttd: message.ttd - 1, hops: message.hops.saturating_add(1), ..*message };
@@ -243,6 +260,7 @@ impl Casp {
             }
             if hops.len() >= MAX_ENTRIES {
                 self.counters.route_full += 1;
+                tracing::debug!(session = %message.session, source = %owner, reason = "its route is full", "message dropped");
                 return Err(Refused::TooLong);
             }
             let dst = message.flow.dst();
@@ -277,11 +295,13 @@ impl Casp {
             Some(connection) if self.write(connection, octets, None) == Delivery::Sent => return Ok(()),
             Some(_) => {
                 self.counters.peer_blocked += 1;
+                tracing::debug!(session = session_of(octets), peer = %address, reason = "the node does not read", "message not sent");
                 return Err(Refused::Full);
             }
             None if neighbour => self.open(Name { address, proved: None }, None),
             None => {
                 self.counters.route_refused += 1;
+                tracing::debug!(session = session_of(octets), peer = %address, reason = "its route names a node without connection that is no neighbor", "message dropped");
                 return Err(Refused::NoHop);
             }
         };
@@ -329,6 +349,7 @@ impl Casp {
             News::Found(answer) => self.found_for(key, answer),
             News::NoPeer => {
                 self.counters.no_next_hop += 1;
+                lost!(self, key, "no next hop was found");
                 self.give_up(key);
             }
             News::Connected(peer) => match self.peers.connection_to(peer) {
@@ -377,6 +398,7 @@ impl Casp {
         }
         if returns {
             self.counters.loops += 1;
+            lost!(self, key, "its route names its next hop");
             return self.give_up(key);
         }
         if let Some(connection) = self.connection_at(address, transport == Transport::Tls) {
@@ -441,6 +463,7 @@ impl Casp {
             Some(Delivery::Sent) => self.done(key),
             Some(Delivery::Blocked | Delivery::Connecting(_)) => {
                 self.counters.peer_blocked += 1;
+                lost!(self, key, "the node does not read");
                 self.give_up(key);
             }
             None => self.lose(key),
@@ -457,6 +480,7 @@ impl Casp {
     /// The next hop of a message cannot be reached.
     fn lose(&mut self, key: Key) {
         self.counters.no_connection += 1;
+        lost!(self, key, "no connection with the next hop");
         self.give_up(key);
     }
 

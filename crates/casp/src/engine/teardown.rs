@@ -10,6 +10,7 @@ use super::connect::Delivery;
 use super::io::SendRequest;
 use super::receive::From;
 use super::session::Mark;
+use super::trace::session_of;
 use crate::wire::{Body, ClientType, Flags, Message, Signaling};
 
 /// Most tear-downs that wait for one connection.
@@ -53,9 +54,13 @@ impl Casp {
             Delivery::Connecting(connection) => {
                 if !self.keep_tear_down(connection, key, octets) {
                     self.counters.waiting_full += 1;
+                    unsent!(self, key, hop.peer, "too many tear-downs wait");
                 }
             }
-            Delivery::Blocked => self.counters.peer_blocked += 1,
+            Delivery::Blocked => {
+                self.counters.peer_blocked += 1;
+                unsent!(self, key, hop.peer, "the node does not read, or too many connections");
+            }
         }
     }
 
@@ -80,6 +85,12 @@ impl Casp {
                 && self.write(connection, &octets, None) != Delivery::Sent
             {
                 self.counters.peer_blocked += 1;
+                tracing::debug!(
+                    session = session_of(&octets),
+                    peer = self.logged_end(connection),
+                    reason = "the node does not read",
+                    "tear-down not sent"
+                );
             }
         }
     }
@@ -89,6 +100,12 @@ impl Casp {
         for TearDown { owner, octets } in self.take_tear_downs(connection) {
             self.waiting_octets.release_many(owner, count_of(&octets));
             self.counters.no_connection += 1;
+            tracing::debug!(
+                session = session_of(&octets),
+                peer = self.logged_end(connection),
+                reason = "no connection",
+                "tear-down not sent"
+            );
         }
     }
 
@@ -163,7 +180,7 @@ impl Casp {
         }
         if branch.proved.may_be_former() {
             self.counters.strangers += 1;
-            tracing::debug!(session = %message.session, peer = %from.name.address, reason = "it was sent before the path came back", "message dropped");
+            dropped!(message, from, "it was sent before the path came back");
             return;
         }
         self.tear_down_all(key, from, branch.id, message);

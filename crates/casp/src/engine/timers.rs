@@ -123,6 +123,7 @@ impl Casp {
             self.peers.drop_use(branch.peer);
         }
         self.peers.drop_use(session.owner);
+        tracing::debug!(session = %session.id, flow = %session.flow, torn_down, "session ended");
         self.changes.note(|| SessionChange::closed(super::receive::name(session.id, &session.flow)));
     }
 }

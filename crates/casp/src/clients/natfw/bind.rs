@@ -163,6 +163,7 @@ impl NatfwClient {
                 let leased = ports.acquire(inside, holder, own.and_then(|(_, port)| port));
                 let (lease, port) = leased.map_err(|_| {
                     self.counters.ports_full += 1;
+                    tracing::debug!(session = %job.session, peer = %job.peer, reason = "no external port is free", "request refused");
                     NatfwStatus::RESOURCES
                 })?;
                 (lease, port, true)

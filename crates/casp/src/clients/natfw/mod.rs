@@ -486,6 +486,7 @@ impl NatfwClient {
         let holder = source(job.peer);
         if self.of_session(job.session).len() >= FLOWS || self.holders.take(holder).is_err() {
             self.counters.sessions_full += 1;
+            tracing::debug!(session = %job.session, peer = %job.peer, reason = "too many flows of the session, or share of its source in the table of sessions", "message dropped");
             return None;
         }
         let until = self.now + seconds(job.timeout.max(1));
@@ -499,6 +500,7 @@ impl NatfwClient {
             Err(_) => {
                 self.holders.release(holder);
                 self.counters.sessions_full += 1;
+                tracing::debug!(session = %job.session, peer = %job.peer, reason = "table of sessions full", "message dropped");
                 None
             }
         }

@@ -106,6 +106,7 @@ impl NatfwClient {
             Err(fault) => {
                 if fault.msg_id.is_none() {
                     self.counters.unreadable += 1;
+                    tracing::debug!(session = %job.session, peer = %job.peer, reason = "malformed", "message dropped");
                 }
                 return self.refuse(&job, fault.status);
             }
@@ -118,6 +119,7 @@ impl NatfwClient {
             NatfwType::PATH | NatfwType::CREATE | NatfwType::TRIGGER if self.config.role.opens() => {
                 if self.waiting.len() >= MAX_WAITING {
                     self.counters.waiting_full += 1;
+                    tracing::debug!(session = %job.session, peer = %job.peer, reason = "too many messages wait for a route", "message dropped");
                     return self.out.consume(job.id);
                 }
                 let peer = job.peer;
@@ -377,6 +379,7 @@ impl NatfwClient {
             return Ok(());
         }
         self.counters.strangers += 1;
+        tracing::debug!(session = %job.session, peer = %job.peer, reason = "it did not ask for the rules", "request refused");
         Err(NatfwStatus::NOT_OWNER)
     }
 

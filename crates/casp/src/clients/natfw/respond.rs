@@ -128,6 +128,7 @@ impl NatfwClient {
 
     /// Refuses a request: it ends here, and its sender gets the reason, if not too many got one already.
     pub(super) fn refuse(&mut self, job: &OwnedArrival, status: NatfwStatus) {
+        tracing::debug!(session = %job.session, peer = %job.peer, reason = %status, "request refused");
         let note = self.note.take().unwrap_or_default();
         let note = signalbox_wire::beginning(&note, MAX_NOTE);
         self.out.consume(job.id);
@@ -146,6 +147,7 @@ impl NatfwClient {
         };
         if !allowed {
             self.counters.errors_limited += 1;
+            tracing::debug!(session = %job.session, peer = %job.peer, reason = "too many of its source", "refusal not sent");
             return;
         }
         let more = [NatfwValue::Unknown(NatfwObject::NOTE, note.as_bytes())];
@@ -202,6 +204,7 @@ impl NatfwClient {
         let passes = Some((report.msg_id, report.withdrawn, self.hasher.hash_one(&report.filters)));
         if record.passed == passes {
             self.counters.duplicates += 1;
+            tracing::debug!(session = %job.session, peer = %job.peer, reason = "another RESPONSE to the same request", "message dropped");
             return self.out.consume(job.id);
         }
         record.passed = passes;

@@ -61,6 +61,7 @@ impl QosClient {
 
     /// Answers a request by an Error, if not too many left already.
     pub(super) fn refuse(&mut self, job: &Job, failed: Failed) {
+        tracing::debug!(session = %job.session, peer = %job.hop.address, code = %failed.why.0, detail = failed.why.1, "request refused");
         let now = self.now;
         let known = self.find_all(job.session).into_iter().flatten().next();
         let allowed = match known.and_then(|key| self.records.get_mut(key)) {
@@ -75,6 +76,7 @@ impl QosClient {
         };
         if !allowed {
             self.counters.errors_limited += 1;
+            tracing::debug!(session = %job.session, peer = %job.hop.address, reason = "too many of its source", "Error not sent");
             self.told = Told::default();
             return;
         }
@@ -226,6 +228,7 @@ impl QosClient {
                 if newest.is_some_and(Branch::is_new) {
                     // The path came back to this hop, and what it sent before arrives after a lost link.
                     self.counters.strangers += 1;
+                    tracing::debug!(session = %job.session, peer = %job.hop.address, reason = "it was sent before the path came back", "message dropped");
                     return self.out.consume(job.id);
                 }
                 let amount = record.reserve.now.or(record.commit.now).map(|level| level.amount);
@@ -260,6 +263,7 @@ impl QosClient {
             self.records.get_mut(key).is_some_and(|record| record.knows(&job.flow, job.reverse, branch));
         if !known {
             self.counters.strangers += 1;
+            tracing::debug!(session = %job.session, peer = %job.hop.address, reason = "its sender is no hop of the session", "message dropped");
             self.out.consume(job.id);
         }
         known

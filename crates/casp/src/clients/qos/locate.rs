@@ -77,6 +77,7 @@ impl QosClient {
             && self.waiting.len() >= MAX_WAITING
         {
             self.counters.waiting_full += 1;
+            tracing::debug!(session = %job.session, peer = %job.hop.address, reason = "too many messages wait for their interfaces", "message dropped");
             return self.out.consume(job.id);
         }
         lookup.known = at;

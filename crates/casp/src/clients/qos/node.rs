@@ -79,13 +79,17 @@ impl QosClient {
                         let (removes, version, partial) = (false, None, None);
                         self.refuse(&job, Failed { sequence, removes, version, partial, why });
                     }
-                    None => self.counters.unreadable += 1,
+                    None => {
+                        self.counters.unreadable += 1;
+                        tracing::debug!(session = %arrival.session, peer = %arrival.peer, reason = "malformed", "message dropped");
+                    }
                 }
                 return self.out.consume(arrival.id);
             }
         };
         if message.flow != arrival.flow {
             self.counters.other_flow += 1;
+            tracing::debug!(session = %arrival.session, peer = %arrival.peer, flow = %message.flow, reason = "its flow differs from that of the messaging layer", "message taken for the flow of the messaging layer");
         }
         let job = Job::of(arrival, message.reverse_flow);
         let request = matches!(message.kind, QosType::QUERY | QosType::RESERVE | QosType::COMMIT);
@@ -244,6 +248,7 @@ impl QosClient {
             && self.holders.take(holder).is_err()
         {
             self.counters.sessions_full += 1;
+            tracing::debug!(session = session.map(display), source = %holder, reason = "share of its source in the table of sessions is used up", "message dropped");
             return None;
         }
         let record = Record::new(session, flow, holder, self.now);
@@ -252,6 +257,12 @@ impl QosClient {
             Err(_) => {
                 holder.into_iter().for_each(|holder| self.holders.release(holder));
                 self.counters.sessions_full += 1;
+                tracing::debug!(
+                    session = session.map(display),
+                    source = holder.map(display),
+                    reason = "table of sessions full",
+                    "message dropped"
+                );
                 None
             }
         }
