@@ -179,7 +179,10 @@ impl Natfw {
         match self.parked.put(self.next_lookup(), received, msn, (queries, routes)) {
             Place::New => self.look_up_ends(queries),
             Place::Taken => {}
-            Place::Old => self.counters.old_msn += 1,
+            Place::Old => {
+                self.counters.old_msn += 1;
+                tracing::debug!(session = %received.session, peer = ?received.sii, reason = "old sequence number", "message dropped");
+            }
             Place::None => {
                 self.counters.overload += 1;
                 self.refuse(received, msn, Info::NO_RESOURCES);

@@ -22,6 +22,7 @@ impl Natfw {
         // §3.7.5: over messaging associations only.
         if !received.attributes.reliable || info.class != InfoClass::INFORMATIONAL {
             self.counters.stray_notifies += 1;
+            tracing::debug!(session = %received.session, peer = ?received.sii, reason = "not over a messaging association, or no event", "NOTIFY dropped");
             return;
         }
         if received.session == ALL_SESSIONS {
@@ -35,12 +36,13 @@ impl Natfw {
         });
         let Some((key, outbound)) = outbound else {
             self.counters.stray_notifies += 1;
-            tracing::debug!(session = %received.session, peer = ?received.sii, "NOTIFY of no peer of the session dropped");
+            tracing::debug!(session = %received.session, peer = ?received.sii, reason = "of no peer of the session", "NOTIFY dropped");
             return;
         };
         // A re-authentication is asked of the initiator.
         if outbound && info == Info::REAUTHENTICATE {
             self.counters.stray_notifies += 1;
+            tracing::debug!(session = %received.session, peer = ?received.sii, reason = "asks a node that is not the initiator", "NOTIFY dropped");
             return;
         }
         self.notified(key, info, outbound, resources);

@@ -41,6 +41,7 @@ impl Natfw {
         // An explicitly routed request is for aggregated deletions only: others follow the route.
         if received.validation.unchecked_route {
             self.counters.unverified += 1;
+            tracing::debug!(session = %received.session, peer = ?received.sii, reason = "explicitly routed", "message dropped");
             return;
         }
         if received.onward() == Onward::Spent && !received.at_flow_end && !message.deletes() {
@@ -62,6 +63,7 @@ impl Natfw {
         // §3.7.1, §3.7.2: an initiator discards what it receives.
         if session.begins_here() || session.kind != kind_of(message) {
             self.counters.misdirected += 1;
+            tracing::debug!(session = %received.session, peer = ?received.sii, reason = "this node sends the requests of the session, or it is of another kind", "message dropped");
             return;
         }
         if !newer(msn, session.msn) {
@@ -272,7 +274,10 @@ impl Natfw {
     fn on_early_deletion(&mut self, received: &RecvMessage<'_>, msn: u32) {
         match self.parked.end(received.session, received.sii, msn) {
             Some(_) => self.counters.deleted += 1,
-            None => self.counters.unknown_session += 1,
+            None => {
+                self.counters.unknown_session += 1;
+                tracing::debug!(session = %received.session, peer = ?received.sii, reason = "no such session", "deletion without effect");
+            }
         }
         if !self.ended.has(self.now, &received.session, msn) {
             let from = received.peer_address.unwrap_or_else(|| received.mri.src());

@@ -26,6 +26,7 @@ impl Natfw {
         let key = self.find(received.session);
         let (Some(key), Some(msn), Some(info)) = (key, message.msn, message.info) else {
             self.counters.stray_responses += 1;
+            tracing::debug!(session = %received.session, peer = ?received.sii, reason = "no such session", "RESPONSE dropped");
             return;
         };
         let Some(session) = self.sessions.get_mut(key) else { return };

@@ -84,7 +84,10 @@ impl Natfw {
     pub(super) fn on_aggregate_notify(&mut self, received: &RecvMessage<'_>, info: Info) {
         match received.sii {
             Some(peer) => self.sweep(What::Event(peer, info)),
-            None => self.counters.stray_notifies += 1,
+            None => {
+                self.counters.stray_notifies += 1;
+                tracing::debug!(session = %received.session, peer = ?received.sii, reason = "of no known peer", "NOTIFY dropped");
+            }
         }
     }
 
@@ -133,6 +136,11 @@ impl Natfw {
         }
         if self.sweeps.len() >= MOST {
             self.counters.overload += 1;
+            tracing::debug!(
+                ?what,
+                reason = "too many messages for all sessions are carried out",
+                "message dropped"
+            );
             return;
         }
         self.sweeps.push_back(Sweep { what, from: 0 });

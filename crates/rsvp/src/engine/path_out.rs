@@ -351,6 +351,7 @@ impl Rsvp {
         // The previous hop is claimed, not proved.
         if !self.answers.allow(self.now, &iface) {
             self.counters.errors_limited += 1;
+            tracing::debug!(peer = %hop.addr, reason = "too many by its interface", "PathErr not sent");
             return;
         }
         let envelope = self.envelope_back(hop.addr, iface, far);
@@ -408,6 +409,7 @@ impl Rsvp {
         let contents = (previous.map(|hop| hop.addr), error, tspec.map(|object| object.octets));
         if !self.errors.allow(self.now, (src, iface), &key, &contents) {
             self.counters.errors_limited += 1;
+            tracing::debug!(%session, sender = %filter, peer = %src, reason = "too many about its path state", "PathErr dropped");
             return;
         }
         match (application, previous) {
@@ -423,7 +425,10 @@ impl Rsvp {
                 let envelope = self.envelope_before(hop.addr, sender);
                 self.transmit(envelope, MessageType::PATH_ERR, |_, w| copy_path_err(w, message, &error));
             }
-            (None, None) => self.counters.unmatched += 1,
+            (None, None) => {
+                self.counters.unmatched += 1;
+                tracing::debug!(%session, sender = %filter, peer = %src, reason = "its sender has no previous hop", "PathErr dropped");
+            }
         }
     }
 }

@@ -416,6 +416,7 @@ impl Rsvp {
         let Some(next) = self.hops.lookup(hop).copied() else { return false };
         if message.hop.is_some_and(|from| from.addr == next.addr) {
             self.counters.errors_returning += 1;
+            tracing::debug!(peer = %next.addr, reason = "its next hop sent it", "ResvErr dropped");
             return false;
         }
         // Hops may form a circle: each passes on few errors of each request.
@@ -423,6 +424,7 @@ impl Rsvp {
         let contents = (error, flowspec.map(|object| object.octets), &scope);
         if !self.errors.allow(self.now, passed.from, &(branch, hop), &contents) {
             self.counters.errors_limited += 1;
+            tracing::debug!(peer = %next.addr, reason = "too many for the request", "ResvErr dropped");
             return false;
         }
         let Some(of) = self.sessions.get(session).map(|one| self.session_of(one)) else { return false };
