@@ -53,11 +53,21 @@ enum What {
     Associations,
     /// Sessions, peers and associations of GIST.
     Gist,
-    /// Sessions and reservations of the QoS NSLP.
+    /// Sessions, reservations and decisions of the QoS NSLP.
     Qos,
-    /// Sessions and reservations of RSVP.
+    /// Sessions, reservations and decisions of RSVP.
     Rsvp,
+    /// Sessions, reservations and decisions of Boomerang.
+    Boomerang,
+    /// Sessions, reservations and decisions of CASP.
+    Casp,
+    /// Sessions and decisions of the NATFW NSLP.
+    Natfw,
 }
+
+/// What is watched of one protocol. A refusal is no change of a session or reservation, but a decision.
+const OF_PROTOCOL: [v1::WatchKind; 3] =
+    [v1::WatchKind::Sessions, v1::WatchKind::Reservations, v1::WatchKind::Decisions];
 
 const HELP: &str = concat!(
     exit_status!("watched until the end", "the daemon ended"),
@@ -85,12 +95,11 @@ impl What {
                 let kinds = [v1::WatchKind::Sessions, v1::WatchKind::Peers, v1::WatchKind::Associations];
                 (kinds.to_vec(), Some(v1::Protocol::Gist))
             }
-            Self::Qos => {
-                (vec![v1::WatchKind::Sessions, v1::WatchKind::Reservations], Some(v1::Protocol::Qos))
-            }
-            Self::Rsvp => {
-                (vec![v1::WatchKind::Sessions, v1::WatchKind::Reservations], Some(v1::Protocol::Rsvp))
-            }
+            Self::Qos => (OF_PROTOCOL.to_vec(), Some(v1::Protocol::Qos)),
+            Self::Rsvp => (OF_PROTOCOL.to_vec(), Some(v1::Protocol::Rsvp)),
+            Self::Boomerang => (OF_PROTOCOL.to_vec(), Some(v1::Protocol::Boomerang)),
+            Self::Casp => (OF_PROTOCOL.to_vec(), Some(v1::Protocol::Casp)),
+            Self::Natfw => (OF_PROTOCOL.to_vec(), Some(v1::Protocol::Natfw)),
         };
         v1::WatchEventsRequest {
             protocols: protocol.map(Into::into).into_iter().collect(),
@@ -121,14 +130,20 @@ async fn watch(arguments: &WatchArgs) -> Result<Exit> {
         if arguments.output.json {
             json_event(&mut out, &event)?;
         } else {
-            if event.lost > 0 {
-                writeln!(out, "{} {} changes before this one", paint(Tone::Bad, "lost"), event.lost)?;
-            }
-            if let Some(line) = event.event.as_ref().and_then(line) {
-                writeln!(out, "{} {line}", time_of_day(event.time_unix_us))?;
-            }
+            text(&mut out, &event)?;
         }
         out.flush()?;
+    }
+}
+
+/// Prints an event with its time, and before it how many were lost.
+fn text(out: &mut impl Write, event: &v1::WatchEventsResponse) -> std::io::Result<()> {
+    if event.lost > 0 {
+        writeln!(out, "{} {} changes before this one", paint(Tone::Bad, "lost"), event.lost)?;
+    }
+    match event.event.as_ref().and_then(line) {
+        Some(line) => writeln!(out, "{} {line}", time_of_day(event.time_unix_us)),
+        None => Ok(()),
     }
 }
 
@@ -219,10 +234,48 @@ mod tests {
         assert_eq!(line(&changed).unwrap(), "interface -: up, capacity 10mbit, 0bit reserved");
     }
 
+    /// A refusal has a line of its own, with the time, who asked, and why.
     #[test]
-    fn a_protocol_is_watched_with_its_reservations() {
-        let request = What::Rsvp.request(true);
-        assert_eq!(request.protocols, [i32::from(v1::Protocol::Rsvp)]);
-        assert_eq!(request.kinds.len(), 2);
+    fn a_decision_is_printed_with_its_time() {
+        let row = v1::Decision {
+            outcome: v1::Outcome::Refused.into(),
+            subject: v1::Subject::Reservation.into(),
+            protocol: v1::Protocol::Rsvp.into(),
+            neighbor: Some("10.0.1.1".into()),
+            proof: Some("link".into()),
+            rule: Some("rule 2 'guests'".into()),
+            reason: Some("denied".into()),
+            ..v1::Decision::default()
+        };
+        let event = v1::WatchEventsResponse {
+            time_unix_us: 50_580_250_000,
+            lost: 3,
+            event: Some(Event::Decided(v1::Decided { decision: Some(row) })),
+        };
+        let mut out = Vec::new();
+        text(&mut out, &event).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "lost 3 changes before this one\n\
+             14:03:00.250 rsvp reservation refused, from 10.0.1.1 by link, rule 2 'guests': denied\n"
+        );
+    }
+
+    #[test]
+    fn a_protocol_is_watched_with_its_reservations_and_refusals() {
+        let protocols = [
+            (What::Qos, v1::Protocol::Qos),
+            (What::Rsvp, v1::Protocol::Rsvp),
+            (What::Boomerang, v1::Protocol::Boomerang),
+            (What::Casp, v1::Protocol::Casp),
+            (What::Natfw, v1::Protocol::Natfw),
+        ];
+        for (what, protocol) in protocols {
+            let request = what.request(true);
+            assert_eq!(request.protocols, [i32::from(protocol)]);
+            for kind in [v1::WatchKind::Sessions, v1::WatchKind::Reservations, v1::WatchKind::Decisions] {
+                assert!(request.kinds.contains(&kind.into()), "{what:?}: {kind:?}");
+            }
+        }
     }
 }

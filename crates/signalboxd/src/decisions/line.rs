@@ -20,6 +20,7 @@ pub(super) fn log(row: &v1::Decision) {
         flow = (!flows.is_empty()).then_some(flows),
         interface = row.interface.as_deref().map(display),
         rate = row.rate_octets_per_s.map(|rate| format!("{}bit/s", rate.saturating_mul(8))).map(display),
+        service = row.service.as_ref().and_then(service).map(display),
         opening = row.opening.as_deref().map(display),
         lifetime = seconds(row.lifetime_us).map(display),
         rule = row.rule.as_deref(),
@@ -31,6 +32,16 @@ pub(super) fn log(row: &v1::Decision) {
         name(subject, "SUBJECT_"),
         name(outcome, "OUTCOME_"),
     );
+}
+
+/// The service, as options of the command name it.
+fn service(service: &v1::Service) -> Option<String> {
+    use v1::service::Service;
+    Some(match service.service.as_ref()? {
+        Service::ControlledLoad(_) => "controlled-load".to_owned(),
+        Service::Guaranteed(_) => "guaranteed".to_owned(),
+        Service::Dscp(code) => format!("dscp:{code}"),
+    })
 }
 
 fn hex(octets: &[u8]) -> String {

@@ -130,6 +130,68 @@ fn the_end_of_the_loop_waits_for_what_was_decided() {
     assert_eq!(kept.list(|_| true).len(), 500);
 }
 
+/// The names of the fields of the lines that are logged.
+#[derive(Default, Clone)]
+struct Fields(Arc<Mutex<std::collections::BTreeSet<&'static str>>>);
+
+impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Fields {
+    fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
+        struct Names<'a>(&'a mut std::collections::BTreeSet<&'static str>);
+        impl tracing::field::Visit for Names<'_> {
+            fn record_debug(&mut self, field: &tracing::field::Field, _: &dyn core::fmt::Debug) {
+                self.0.insert(field.name());
+            }
+        }
+        event.record(&mut Names(&mut self.0.lock().unwrap()));
+    }
+}
+
+/// What the audit file has, the log has too: a field that is new in one of them is not forgotten in the other.
+#[test]
+fn the_line_has_each_field_of_the_file() {
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    let row = v1::Decision {
+        time_unix_us: 1,
+        outcome: v1::Outcome::Refused.into(),
+        subject: v1::Subject::Reservation.into(),
+        protocol: v1::Protocol::Rsvp.into(),
+        id: Some("1f".into()),
+        session_id: Some(vec![7; 16]),
+        neighbor: Some("10.0.1.1".into()),
+        proof: Some("link".into()),
+        identity: Some("dns:a.example".into()),
+        requester: Some("10.0.0.9".into()),
+        flows: vec![v1::FlowSpec::default()],
+        interface: Some("eth1".into()),
+        rate_octets_per_s: Some(1),
+        service: Some(v1::Service { service: Some(v1::service::Service::Dscp(46)) }),
+        opening: Some("inward".into()),
+        lifetime_us: Some(1),
+        rule: Some("rule 1".into()),
+        reason: Some("denied".into()),
+        refused_by: Some("10.0.2.1".into()),
+        available_octets_per_s: Some(1),
+        lasted_us: Some(1),
+    };
+    let fields = Fields::default();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(fields.clone()), || {
+        line::log(&row)
+    });
+    let file = signalbox_json::value(&row).unwrap();
+    let logged = fields.0.lock().unwrap();
+    // The time is that of the line, and its text has what happened to what.
+    for key in file.as_object().unwrap().keys() {
+        let name = match key.as_str() {
+            "time_unix_us" | "outcome" | "subject" => "message",
+            "session_id" => "session",
+            "flows" => "flow",
+            other => other.trim_end_matches("_octets_per_s").trim_end_matches("_us"),
+        };
+        assert!(logged.contains(name), "the log has no {key}: {logged:?}");
+    }
+}
+
 #[test]
 fn only_the_last_thousand_are_kept() {
     let kept = Kept::default();
