@@ -132,7 +132,7 @@ pub fn pinholes(
         neighbor: asked.as_ref().and_then(|who| who.neighbor.clone()),
         proof: asked.as_ref().and_then(|who| who.proof.clone()),
         identity: asked.as_ref().and_then(|who| who.identity.clone()),
-        requester: asked.and_then(|who| who.requester),
+        claimed: asked.and_then(|who| who.claimed),
         expires_in_us: micros(row.until.since(now)),
         ..common::Pinhole::default()
     };

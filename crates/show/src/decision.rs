@@ -4,7 +4,7 @@ use signalbox_api::v1;
 use signalbox_node::resources::decision::{By, Decision, End, Outcome, Subject, Why};
 
 use crate::types;
-use crate::who::{Who, who};
+use crate::who::{Who, counted, who};
 
 /// A decision. `time_unix_us` is the time of day at which it was made.
 #[must_use]
@@ -14,7 +14,7 @@ pub fn decision(decision: &Decision, time_unix_us: u64) -> v1::Decision {
         Why::Refusal(refusal) => (None, (refusal.available > 0).then_some(refusal.available)),
         Why::Allowed | Why::Protocol(_) | Why::End(_) | Why::Lost(_) | Why::Reduced => (None, None),
     };
-    let Who { neighbor, proof, identity, requester } = who(&decision.requester);
+    let Who { neighbor, proof, identity, claimed } = who(&decision.requester);
     v1::Decision {
         time_unix_us,
         outcome: outcome(decision.outcome).into(),
@@ -29,7 +29,8 @@ pub fn decision(decision: &Decision, time_unix_us: u64) -> v1::Decision {
         neighbor,
         proof,
         identity,
-        requester,
+        claimed,
+        requester: counted(&decision.requester, decision.speaks),
         flows: decision.flows.iter().map(types::filter).collect(),
         interface: decision.interface.as_deref().map(str::to_owned),
         rate_octets_per_s: decision.extent.rate,

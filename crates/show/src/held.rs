@@ -51,7 +51,7 @@ pub fn guaranteed(rspec: Option<RSpec>) -> v1::Guaranteed {
 pub fn row(node: &Node, held: &ReservationView<'_>) -> v1::Reservation {
     let session = node.qos().filter(|_| held.owner.protocol == ReserverId::QOS);
     let session = session.and_then(|qos| qos.session_of(held.owner.key));
-    let Who { neighbor, proof, identity, requester } = who(held.requester);
+    let Who { neighbor, proof, identity, claimed } = who(held.requester);
     v1::Reservation {
         id: id(held.grant),
         protocol: types::owner(held.owner.protocol).into(),
@@ -65,7 +65,7 @@ pub fn row(node: &Node, held: &ReservationView<'_>) -> v1::Reservation {
         neighbor,
         proof,
         identity,
-        requester,
+        claimed,
         enforced: held.in_kernel,
         statistics: None,
         priority: Some(v1::Priority {

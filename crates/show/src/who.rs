@@ -13,7 +13,7 @@ pub struct Who {
     /// The authenticated identity of the neighbor.
     pub identity: Option<String>,
     /// The party for which the neighbor says that it asks.
-    pub requester: Option<String>,
+    pub claimed: Option<String>,
 }
 
 /// Who asks, by the record that rules are compared with.
@@ -31,6 +31,40 @@ pub fn who(requester: &Requester) -> Who {
         neighbor: (!all.is_empty()).then(|| all.join(" ")),
         proof: Some(proof),
         identity: requester.peer.as_deref().map(types::identity),
-        requester: requester.claimed.map(|address| address.to_string()),
+        claimed: requester.claimed.map(|address| address.to_string()),
+    }
+}
+
+/// Who asks, as rules with `from` see it. `speaks`: the claim counts.
+#[must_use]
+pub fn counted(requester: &Requester, speaks: bool) -> Option<String> {
+    let own = match requester.requested_by.neighbours() {
+        [one] => Some(one.address),
+        _ => None,
+    };
+    let claimed = requester.claimed.filter(|_| speaks);
+    claimed.or(own).map(|address| address.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use signalbox_core::IfIndex;
+    use signalbox_node::resources::request::{Neighbour, Proof};
+
+    use super::*;
+
+    /// A claim is always shown as one; only who is trusted asks for it.
+    #[test]
+    fn a_claim_that_does_not_count_leaves_the_neighbour() {
+        let neighbour =
+            Neighbour { address: "10.0.1.1".parse().unwrap(), ifindex: IfIndex(1), proof: Proof::Handshake };
+        let claimed = "10.0.0.9".parse().unwrap();
+        let of = |by| Requester::new(by, None, Some(claimed));
+        let one = of(RequestedBy::Neighbour(neighbour));
+        assert_eq!(who(&one).claimed.as_deref(), Some("10.0.0.9"));
+        assert_eq!(counted(&one, true).as_deref(), Some("10.0.0.9"));
+        assert_eq!(counted(&one, false).as_deref(), Some("10.0.1.1"));
+        assert_eq!(counted(&of(RequestedBy::Neighbours(vec![neighbour; 2])), false), None);
+        assert_eq!(counted(&Requester::at(claimed), false), None);
     }
 }

@@ -929,7 +929,7 @@ pub struct Reservation {
     /// The party for which the neighbor says that it asks, if it is another one. Nothing proves it. For a user of this host it is this
     /// host's end of the flow.
     #[prost(string, optional, tag = "15")]
-    pub requester: ::core::option::Option<::prost::alloc::string::String>,
+    pub claimed: ::core::option::Option<::prost::alloc::string::String>,
     /// The neighbor that the request came from; several, with spaces between them, if their requests are merged. Absent: this host, or a
     /// sender of whom nothing is known.
     #[prost(string, optional, tag = "16")]
@@ -2078,7 +2078,7 @@ pub struct Pinhole {
     pub identity: ::core::option::Option<::prost::alloc::string::String>,
     /// The party for which the neighbor says that it asks, if it is another one. Nothing proves it.
     #[prost(string, optional, tag = "13")]
-    pub requester: ::core::option::Option<::prost::alloc::string::String>,
+    pub claimed: ::core::option::Option<::prost::alloc::string::String>,
 }
 impl ::prost::Name for Pinhole {
     const NAME: &'static str = "Pinhole";
@@ -2734,7 +2734,7 @@ pub struct Decision {
     /// The party for which the neighbor says that it asks, if it is another one. Nothing proves it. For a user of this host it is this
     /// host's end of the flow.
     #[prost(string, optional, tag = "10")]
-    pub requester: ::core::option::Option<::prost::alloc::string::String>,
+    pub claimed: ::core::option::Option<::prost::alloc::string::String>,
     /// The packets; the first ones, if there are many.
     #[prost(message, repeated, tag = "11")]
     pub flows: ::prost::alloc::vec::Vec<FlowSpec>,
@@ -2766,6 +2766,10 @@ pub struct Decision {
     /// How long it stood.
     #[prost(uint64, optional, tag = "21")]
     pub lasted_us: ::core::option::Option<u64>,
+    /// Who asked, as rules with `from` see it: `claimed` if the claim counted, because this node trusts the neighbor or a user of this host
+    /// asked, else the neighbor itself. Absent: nothing is known of it, or several neighbors asked that are not trusted.
+    #[prost(string, optional, tag = "22")]
+    pub requester: ::core::option::Option<::prost::alloc::string::String>,
 }
 impl ::prost::Name for Decision {
     const NAME: &'static str = "Decision";

@@ -60,6 +60,7 @@ impl Resources {
             grant: None,
             session,
             requester: Arc::new(requester.clone()),
+            speaks: self.policy.speaks(requester),
             interface: None,
             flows: first_flows(flows.iter().copied()),
             extent,
@@ -161,6 +162,7 @@ impl Resources {
             grant: stands,
             session: ask.session_id.or_else(|| self.decisions.session(stands?)),
             requester: Arc::new(ask.requester.clone()),
+            speaks: self.policy.speaks(&ask.requester),
             interface: self.links.get(&ask.ifindex).map(|link| Arc::clone(&link.name)),
             flows: first_flows(ask.filters.iter().copied()),
             extent: Extent {
@@ -290,6 +292,7 @@ impl Resources {
             grant: Some(id),
             session: self.decisions.session(id),
             requester: Arc::clone(&grant.requester),
+            speaks: self.policy.speaks(&grant.requester),
             interface: self.links.get(&group.ifindex).map(|link| Arc::clone(&link.name)),
             flows: filters,
             extent: Extent {

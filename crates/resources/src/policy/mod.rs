@@ -108,8 +108,12 @@ impl Policy {
 
     /// The requester, as rules see it. A user of this host needs no neighbour that speaks for it.
     fn asker<'a>(&self, requester: &'a Requester) -> Asker<'a> {
-        let speaks = requester.requested_by == RequestedBy::LocalUser || self.trusts(requester);
-        Asker { requester, speaks }
+        Asker { requester, speaks: self.speaks(requester) }
+    }
+
+    /// Whether the claim of a requester counts.
+    pub(crate) fn speaks(&self, requester: &Requester) -> bool {
+        requester.requested_by == RequestedBy::LocalUser || self.trusts(requester)
     }
 
     /// The address that a requester has itself, as far as it is proved.

@@ -49,7 +49,7 @@ pub(crate) struct WantedArgs {
     /// Only flows with this text, such as an address or '192.0.2.1 > 192.0.2.9'.
     #[arg(long, value_name = "TEXT")]
     flow: Option<String>,
-    /// Only requests of this party, or by this neighbor.
+    /// Only requests by this neighbor, or for which a neighbor named this party, whether the claim counted or not.
     #[arg(long, value_name = "ADDRESS")]
     from: Option<IpAddr>,
     /// Only this reservation or session.
@@ -125,7 +125,7 @@ impl Wanted {
         let outcome = if *refused { Some(Outcome::Refused) } else { *outcome };
         let party = |from: &IpAddr| {
             let has = |key| text(key).is_some_and(|text| text.split(' ').any(|one| one.parse() == Ok(*from)));
-            has("requester") || has("neighbor")
+            has("claimed") || has("neighbor")
         };
         let named = |id: &String| {
             text("id") == Some(id)

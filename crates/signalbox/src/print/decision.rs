@@ -41,7 +41,11 @@ pub(crate) fn decision(row: &Value) -> String {
     add("", proof.as_deref().filter(|proof| *proof == "none").map(|_| " without proof".to_owned()));
     add(if neighbor { " by " } else { ", by " }, proof.filter(|proof| proof != "none"));
     add(" as ", owned("identity"));
-    add(" for ", owned("requester"));
+    // A claim of a neighbor that is not trusted is no more than that.
+    let claimed = owned("claimed");
+    let counts = claimed.is_none() || claimed.as_deref() == text("requester");
+    add(" for ", claimed);
+    add("", (!counts).then(|| " (not counted)".to_owned()));
     // The reason of a refusal begins with the rule.
     let (rule, reason) = (owned("rule"), owned("reason"));
     let repeats =
@@ -87,7 +91,8 @@ mod tests {
             outcome: v1::Outcome::Refused.into(),
             subject: v1::Subject::Reservation.into(),
             protocol: v1::Protocol::Rsvp.into(),
-            requester: Some("10.0.0.9".into()),
+            claimed: Some("10.0.0.9".into()),
+            requester: Some("10.0.1.1".into()),
             neighbor: Some("10.0.1.1".into()),
             proof: Some("link".into()),
             flows: vec![v1::FlowSpec {
@@ -103,9 +108,12 @@ mod tests {
         };
         assert_eq!(
             decision(&signalbox_json::value(&row).unwrap()),
-            "rsvp reservation refused: 10.0.0.1 > 10.0.9.1, 8mbit at eth1, from 10.0.1.1 by link for 10.0.0.9, \
-             rule 2 'guests': denied"
+            "rsvp reservation refused: 10.0.0.1 > 10.0.9.1, 8mbit at eth1, from 10.0.1.1 by link for 10.0.0.9 \
+             (not counted), rule 2 'guests': denied"
         );
+        let trusted = v1::Decision { requester: row.claimed.clone(), ..row };
+        let text = decision(&signalbox_json::value(&trusted).unwrap());
+        assert!(text.contains(" by link for 10.0.0.9, rule 2"), "{text}");
     }
 
     /// The rule is named once, and an address that nothing proves is one.

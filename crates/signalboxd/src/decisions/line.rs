@@ -16,6 +16,7 @@ pub(super) fn log(row: &v1::Decision) {
         neighbor = row.neighbor.as_deref(),
         proof = row.proof.as_deref().map(display),
         identity = row.identity.as_deref(),
+        claimed = row.claimed.as_deref(),
         requester = row.requester.as_deref(),
         flow = (!flows.is_empty()).then_some(flows),
         interface = row.interface.as_deref().map(display),

@@ -56,7 +56,7 @@ fn cells(row: &v1::Pinhole) -> Vec<[String; 12]> {
         row.neighbor.clone().unwrap_or_else(|| "this host".to_owned()),
         or_dash(row.proof.as_ref()),
         or_dash(row.identity.as_ref()),
-        or_dash(row.requester.as_ref()),
+        or_dash(row.claimed.as_ref()),
         or_dash(row.policy_rule.as_ref()),
         or_dash(rule.and_then(|rule| rule.packet_count)),
         duration(row.expires_in_us),
@@ -97,7 +97,7 @@ mod tests {
         });
         row.neighbor = Some("192.0.2.1".into());
         row.proof = Some("handshake".into());
-        row.requester = Some("10.0.0.7".into());
+        row.claimed = Some("10.0.0.7".into());
         let cells = cells(&row).remove(0);
         assert_eq!((cells[4].as_str(), cells[10].as_str()), ("open, to 10.0.0.2 port 6000", "7"));
         assert_eq!(cells[5..9], ["192.0.2.1", "handshake", "-", "10.0.0.7"]);

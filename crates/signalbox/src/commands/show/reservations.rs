@@ -81,7 +81,7 @@ fn cells(row: &v1::Reservation) -> Vec<[String; 14]> {
         neighbor,
         or_dash(row.proof.as_ref()),
         or_dash(row.identity.as_ref()),
-        or_dash(row.requester.as_ref()),
+        or_dash(row.claimed.as_ref()),
         or_dash(row.rule.as_ref()),
         packets,
         or_dash(seen.map(|seen| seen.policed_packets)),
@@ -113,7 +113,7 @@ mod tests {
     /// T31: a claim has a column of its own, and is never shown as the neighbor.
     #[test]
     fn who_asks_is_shown_as_far_as_it_is_proved() {
-        let mut row = v1::Reservation { requester: Some("10.1.0.5".into()), ..Default::default() };
+        let mut row = v1::Reservation { claimed: Some("10.1.0.5".into()), ..Default::default() };
         assert_eq!(cells(&row)[0][7..11], ["-", "-", "-", "10.1.0.5"]);
         row.proof = Some("local".into());
         assert_eq!(cells(&row)[0][7..11], ["this host", "local", "-", "10.1.0.5"]);

@@ -231,7 +231,7 @@ pub(super) fn pinhole(session: &SessionView, seen: Option<PinholeView>) -> v1::P
         neighbor: who.as_ref().and_then(|who| who.neighbor.clone()).or(peer),
         proof: who.as_ref().and_then(|who| who.proof.clone()),
         identity: who.as_ref().and_then(|who| who.identity.clone()),
-        requester: who.and_then(|who| who.requester),
+        claimed: who.and_then(|who| who.claimed),
         external: session.external.map(|(address, port)| endpoint(address.into(), port)),
         expires_in_us: micros(session.expires_in),
     }
