@@ -127,6 +127,7 @@ impl Config {
             files: files.then(|| Files { read: self.directories(path), remove, write }),
             system_calls,
             runs_nft: nft || traffic.is_some_and(|traffic| !traffic.ebpf),
+            opens_raw: false,
         }
     }
 
@@ -142,6 +143,7 @@ impl Config {
             files: files.then(|| Files { read: Vec::new(), remove, write: Vec::new() }),
             system_calls,
             runs_nft: false,
+            opens_raw: true,
         }
     }
 

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
     TargetArch, apply_filter,
@@ -22,7 +23,7 @@ const PROCESS: &[i64] = &[
     libc::SYS_mremap,
     libc::SYS_madvise,
     libc::SYS_futex,
-    libc::SYS_clone,
+    // Another filter answers it ([`restrict`]).
     libc::SYS_clone3,
     libc::SYS_set_robust_list,
     libc::SYS_rseq,
@@ -57,7 +58,6 @@ const FILES: &[i64] = &[
     libc::SYS_write,
     libc::SYS_writev,
     libc::SYS_close,
-    libc::SYS_fcntl,
     libc::SYS_dup,
     libc::SYS_lseek,
     libc::SYS_openat,
@@ -123,8 +123,6 @@ const TOOL: &[i64] = &[
     libc::SYS_mmap,
     libc::SYS_mprotect,
     libc::SYS_prctl,
-    libc::SYS_socket,
-    libc::SYS_socketpair,
     libc::SYS_ioctl,
     libc::SYS_set_tid_address,
     libc::SYS_prlimit64,
@@ -142,8 +140,21 @@ const OLDER_OF_TOOL: &[i64] =
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER_OF_TOOL: &[i64] = &[];
 
-/// The families of sockets that are opened after the start.
-const FAMILIES: [libc::c_int; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+/// The families of netlink that are used after the start. By others a process with CAP_NET_ADMIN reads the keys of IPsec and WireGuard.
+const NETLINK: [isize; 2] = [NETLINK_ROUTE, NETLINK_NETFILTER];
+/// The bits of a socket's type that are not flags.
+const TYPE: u64 = 0xf;
+/// The commands of fcntl(2): duplicates and flags. With others the kernel sends signals to processes in the name of this one.
+const COMMANDS: [libc::c_int; 6] =
+    [libc::F_DUPFD, libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETFL];
+/// The flags of clone(2) that make namespaces, in which a process has all capabilities.
+const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET;
 /// The requests of ioctl(2): whether a read blocks, the octets that wait to be read or to be acknowledged, the number and
 /// name of an interface, its speed, the terminal.
 const REQUESTS: [u64; 7] = [
@@ -157,23 +168,35 @@ const REQUESTS: [u64; 7] = [
 ];
 
 /// Allows the calls of this module from now on. Others return EPERM and are logged.
-pub(super) fn restrict(runs_nft: bool) -> Result<(), OpenError> {
-    let program =
-        filter(runs_nft).map_err(|error| refused("limiting system calls", &io::Error::other(error)))?;
-    refusal::log().map_err(|error| refused("limiting system calls", &error))?;
-    apply_filter(&program).map_err(|error| refused("limiting system calls", &io::Error::other(error)))
+pub(super) fn restrict(runs_nft: bool, opens_raw: bool) -> Result<(), OpenError> {
+    let limiting = |error| refused("limiting system calls", &error);
+    let programs =
+        [without_clone3(), filter(runs_nft, opens_raw)].map(|program| program.map_err(io::Error::other));
+    refusal::log().map_err(limiting)?;
+    for program in programs {
+        apply_filter(&program.map_err(limiting)?).map_err(|error| limiting(io::Error::other(error)))?;
+    }
+    Ok(())
 }
 
-fn filter(runs_nft: bool) -> Result<BpfProgram, seccompiler::BackendError> {
+/// The flags of clone3(2) are in memory, where no filter sees them. Libraries use clone(2) if the kernel does not have it.
+fn without_clone3() -> Result<BpfProgram, seccompiler::BackendError> {
+    let rules = [(libc::SYS_clone3, Vec::new())].into();
+    let missing = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
+    let architecture = TargetArch::try_from(std::env::consts::ARCH)?;
+    SeccompFilter::new(rules, SeccompAction::Allow, missing, architecture)?.try_into()
+}
+
+fn filter(runs_nft: bool, opens_raw: bool) -> Result<BpfProgram, seccompiler::BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     for (number, argument, values) in [
-        (libc::SYS_socket, 0, FAMILIES.map(i64::from).map(i64::cast_unsigned).to_vec()),
         (libc::SYS_ioctl, 1, REQUESTS.to_vec()),
         (
             libc::SYS_prctl,
             0,
             vec![libc::PR_SET_NAME.unsigned_abs().into(), libc::PR_GET_NAME.unsigned_abs().into()],
         ),
+        (libc::SYS_fcntl, 1, COMMANDS.map(|command| command.unsigned_abs().into()).to_vec()),
         (libc::SYS_socketpair, 0, vec![libc::AF_UNIX.unsigned_abs().into()]),
         // Elements of maps. The programs are loaded before; one that is loaded later could read all memory of the kernel.
         (libc::SYS_bpf, 0, sys::bpf::ELEMENTS.map(i64::from).map(i64::cast_unsigned).to_vec()),
@@ -186,6 +209,9 @@ fn filter(runs_nft: bool) -> Result<BpfProgram, seccompiler::BackendError> {
     for number in [libc::SYS_mmap, libc::SYS_mprotect] {
         rules.insert(number, vec![rule(2, SeccompCmpOp::MaskedEq(executable), 0)?]);
     }
+    let none = SeccompCmpOp::MaskedEq(NAMESPACES.unsigned_abs().into());
+    rules.insert(libc::SYS_clone, vec![rule(0, none, 0)?]);
+    rules.insert(libc::SYS_socket, sockets(opens_raw)?);
     let tool: &[&[i64]] = if runs_nft { &[TOOL, OLDER_OF_TOOL] } else { &[] };
     for number in [PROCESS, FILES, NETWORK, OLDER].iter().chain(tool).copied().flatten() {
         // A call without conditions is allowed always.
@@ -195,6 +221,32 @@ fn filter(runs_nft: bool) -> Result<BpfProgram, seccompiler::BackendError> {
     SeccompFilter::new(rules, SeccompAction::Trap, SeccompAction::Allow, architecture)?.try_into()
 }
 
+/// The sockets that are opened after the start.
+fn sockets(opens_raw: bool) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    let family = |family: libc::c_int| condition(0, SeccompCmpOp::Eq, family.unsigned_abs().into());
+    let mut rules = vec![SeccompRule::new(vec![family(libc::AF_UNIX)?])?];
+    for protocol in NETLINK {
+        let protocol = condition(2, SeccompCmpOp::Eq, protocol.unsigned_abs() as u64)?;
+        rules.push(SeccompRule::new(vec![family(libc::AF_NETLINK)?, protocol])?);
+    }
+    let raw = opens_raw.then_some(libc::SOCK_RAW);
+    for kind in [libc::SOCK_STREAM, libc::SOCK_DGRAM].into_iter().chain(raw) {
+        for internet in [libc::AF_INET, libc::AF_INET6] {
+            let kind = condition(1, SeccompCmpOp::MaskedEq(TYPE), kind.unsigned_abs().into())?;
+            rules.push(SeccompRule::new(vec![family(internet)?, kind])?);
+        }
+    }
+    Ok(rules)
+}
+
 fn rule(argument: u8, operation: SeccompCmpOp, value: u64) -> Result<SeccompRule, seccompiler::BackendError> {
-    SeccompRule::new(vec![SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operation, value)?])
+    SeccompRule::new(vec![condition(argument, operation, value)?])
+}
+
+fn condition(
+    argument: u8,
+    operation: SeccompCmpOp,
+    value: u64,
+) -> Result<SeccompCondition, seccompiler::BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operation, value)
 }

@@ -27,6 +27,7 @@ pub(crate) fn confined(ebpf: bool) {
         files: Some(Files { read: vec![directory.clone()], remove: Vec::new(), write: Vec::new() }),
         system_calls: true,
         runs_nft: !ebpf,
+        opens_raw: false,
     })
     .unwrap();
     // A kernel before 6.0 demands CAP_BPF for elements of maps.

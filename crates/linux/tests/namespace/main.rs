@@ -23,6 +23,7 @@ mod send;
 mod stream_end;
 mod stream_failures;
 mod streams;
+mod taken_over;
 mod topology;
 mod traffic;
 mod traffic_cost;
