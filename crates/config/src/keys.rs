@@ -110,11 +110,10 @@ impl Keys<'_> {
     /// A key with a default.
     pub(crate) fn key<K: Kind>(&mut self, name: &str, value: &mut K::Value, kind: K, meaning: &'static str) {
         self.declare(name);
-        let shown = kind.show(value);
         if let Pass::List { .. } = self.pass {
-            return self.list(name, Ok(shown), &kind, meaning);
+            return self.list(name, Ok(kind.show(value)), &kind, meaning);
         }
-        if let Some(found) = self.read(name, &kind, &shown) {
+        if let Some(found) = self.read(name, &kind, || kind.show(value)) {
             *value = found;
         }
     }
@@ -133,7 +132,7 @@ impl Keys<'_> {
             let shown = value.as_ref().map(|value| kind.show(value)).ok_or(absent);
             return self.list(name, shown, &kind, meaning);
         }
-        if let Some(found) = self.read(name, &kind, &kind.example()) {
+        if let Some(found) = self.read(name, &kind, || kind.example()) {
             *value = Some(found);
         }
     }
@@ -146,9 +145,10 @@ impl Keys<'_> {
         kind: K,
         meaning: &'static str,
     ) {
-        let example = kind.example();
+        // Where the key is missing its example is needed.
+        let example = (!self.given(name)).then(|| kind.example());
         self.option(name, value, kind, "needed", meaning);
-        if !self.given(name) {
+        if let Some(example) = example {
             self.fault(&[name], &format!("missing: write {name} = {example}"));
         }
     }
@@ -173,7 +173,9 @@ impl Keys<'_> {
         }
     }
 
-    fn read<K: Kind>(&mut self, name: &str, kind: &K, example: &str) -> Option<K::Value> {
+    /// The value of a key in the files. `example` is only composed for a mistake: a file can have thousands of tables, each of which
+    /// has all keys of its kind.
+    fn read<K: Kind>(&mut self, name: &str, kind: &K, example: impl FnOnce() -> String) -> Option<K::Value> {
         let tree = self.table?.get(name)?;
         match kind.read(tree) {
             Ok(value) => Some(value),
@@ -184,7 +186,7 @@ impl Keys<'_> {
                 } else {
                     format!(", {range}")
                 };
-                let message = format!("{what}: write {form}{range}, such as {name} = {example}");
+                let message = format!("{what}: write {form}{range}, such as {name} = {}", example());
                 self.error(place.unwrap_or(tree.place), name, message);
                 None
             }
@@ -230,12 +232,15 @@ impl Keys<'_> {
 
     /// A condition between keys of this table. It is not checked if one of them has a mistake of its own.
     pub(crate) fn check(&mut self, holds: bool, names: &[&str], message: &str) {
+        if holds {
+            return;
+        }
         let mut keys = names.iter().map(|name| self.full(name));
         let bad = match &*self.pass {
             Pass::Read(findings) => keys.any(|key| findings.is_bad(&key)),
             Pass::List { .. } => true,
         };
-        if !holds && !bad {
+        if !bad {
             self.fault(names, message);
         }
     }

@@ -39,6 +39,8 @@ pub(crate) struct Rig {
     pub(crate) requests: mpsc::Receiver<LoopRequest>,
     pub(crate) woken: Arc<AtomicUsize>,
     pub(crate) limits: Limits,
+    /// What the services have.
+    pub(crate) api: Api,
     node: Node,
 }
 
@@ -117,7 +119,7 @@ impl Rig {
         let endpoint = Endpoint::from_static("http://localhost");
         let channel = endpoint.connect_with_connector(connector).await.unwrap();
         let node = Node::new(signalbox_node::Config::default(), [1; 32]).unwrap();
-        Self { channel, handle, requests, woken, limits, node }
+        Self { channel, handle, requests, woken, limits, api, node }
     }
 
     /// The next request, which must open a client.

@@ -1,5 +1,6 @@
 //! What users of the language notice: mistakes and their place, protocols, values and defaults.
 
+mod cost;
 mod files;
 mod page;
 mod printed;

@@ -1,6 +1,7 @@
 //! What runs, and the interfaces.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use signalbox_api::boomerang::v1::boomerang_client::BoomerangClient;
 use signalbox_api::gist::v1::gist_client::GistClient;
@@ -9,9 +10,13 @@ use signalbox_api::qos::v1::qos_client::QosClient;
 use signalbox_api::rsvp::v1::rsvp_client::RsvpClient;
 use signalbox_api::v1;
 use signalbox_api::v1::node_client::NodeClient;
+use signalbox_api::v1::node_server::Node as _;
 use signalbox_api::{boomerang, gist, ping, qos, rsvp};
-use tonic::Code;
+use tokio::sync::{Semaphore, oneshot};
+use tonic::{Code, Request};
 
+use super::NodeService;
+use crate::limits::CONFIG_REQUEST;
 use crate::requests::LoopRequest;
 use crate::rig::{ALL, Rig, reason};
 
@@ -82,6 +87,47 @@ async fn mistakes_of_a_configuration_have_their_places() {
     assert_eq!((problem.severity(), problem.key.as_deref()), (v1::Severity::Error, Some("log.format")));
     assert_eq!((problem.line, problem.column, &problem.file), (line, Some(12), &None));
     assert_eq!(checked.needs_restart, [""; 0]);
+}
+
+/// A client chooses how long a check takes. It needs a thread of its own, which another task has here until the calls of others have
+/// ended.
+#[test]
+fn a_check_of_many_mistakes_runs_beside_other_calls() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
+    runtime.unwrap().block_on(async {
+        let mut rig = Rig::new(ALL).await;
+        let service = NodeService { api: rig.api.clone(), checks: Arc::new(Semaphore::new(1)) };
+        let (begun, begins) = oneshot::channel();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let other = tokio::task::spawn_blocking(move || {
+            begun.send(()).unwrap();
+            released.recv().unwrap();
+        });
+        begins.await.unwrap();
+
+        let lines = (0..).map(|n| format!("unknown{n:06} = 1\n"));
+        let toml: String = lines.take(CONFIG_REQUEST / "unknown000000 = 1\n".len()).collect();
+        let mut check = std::pin::pin!(service.check_config(Request::new(v1::CheckConfigRequest { toml })));
+        let early = tokio::select! {
+            biased;
+            _ = &mut check => true,
+            () = std::future::ready(()) => false,
+        };
+        assert!(!early, "the check ran in the thread of all calls");
+        for _ in 0..100 {
+            let call = service.get_node(Request::new(v1::GetNodeRequest {}));
+            let loop_turn = async {
+                let Some(LoopRequest::Query(query)) = rig.requests.recv().await else { panic!("no query") };
+                rig.run(query);
+            };
+            let (answer, ()) = tokio::join!(call, loop_turn);
+            assert_eq!(answer.unwrap().into_inner().name, "r7");
+        }
+        release.send(()).unwrap();
+        other.await.unwrap();
+        let checked = check.await.unwrap().into_inner();
+        assert_eq!(checked.problems.len(), 101, "the first hundred, and the number of the others");
+    });
 }
 
 /// The rig's daemon whose configuration file has this text now.
