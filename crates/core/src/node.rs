@@ -76,6 +76,15 @@ pub enum InputOf<O, L, X, C> {
     },
     /// Routes to these destinations may have changed.
     RouteChanged(Prefix),
+    /// The kernel sends what goes to a neighbour to another link-layer address than before, and no route changes: another router may
+    /// have its place (VRRP, RFC 5798). Anybody on the link can forge that. So it is only a reason to ask who is there; a driver
+    /// limits its rate for each interface.
+    NeighbourMoved {
+        /// The link.
+        ifindex: IfIndex,
+        /// Address of the neighbour.
+        address: IpAddr,
+    },
     /// A packet to this destination could not be sent.
     TransmitFailed {
         /// The port of entry of the packet.
@@ -203,6 +212,7 @@ impl<C> OwnedInput<C> {
             Self::Interfaces(interfaces) => take(Input::Interfaces(&interfaces)),
             Self::Route { id, result } => take(Input::Route { id, result }),
             Self::RouteChanged(prefix) => take(Input::RouteChanged(prefix)),
+            Self::NeighbourMoved { ifindex, address } => take(Input::NeighbourMoved { ifindex, address }),
             Self::TransmitFailed { entry, dst, error } => take(Input::TransmitFailed { entry, dst, error }),
             Self::Undeliverable { entry, dst, quoted } => {
                 take(Input::Undeliverable { entry, dst, quoted: &quoted })

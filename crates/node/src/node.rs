@@ -296,6 +296,9 @@ impl NodeEngine for Node {
                 self.one(owner, |protocol, cx| protocol.route(cx, own, result));
             }
             Input::RouteChanged(prefix) => self.each(|protocol, cx| protocol.route_changed(cx, prefix)),
+            Input::NeighbourMoved { ifindex, address } => {
+                self.each(|protocol, cx| protocol.neighbour_moved(cx, ifindex, address));
+            }
             Input::Multicast { group, source, iif, oifs } => {
                 let route = MulticastRoute { group, source, iif, oifs };
                 self.each(|protocol, cx| protocol.multicast(cx, route));

@@ -134,6 +134,9 @@ pub(crate) trait Protocol: fmt::Debug {
     /// Routes to these destinations may have changed.
     fn route_changed(&mut self, _: &mut Context<'_>, _: Prefix) {}
 
+    /// Another router may have the place of this neighbour, at the same address of the same link.
+    fn neighbour_moved(&mut self, _: &mut Context<'_>, _: IfIndex, _: IpAddr) {}
+
     /// A multicast route, looked up or changed.
     fn multicast(&mut self, _: &mut Context<'_>, _: MulticastRoute<'_>) {}
 

@@ -9,7 +9,7 @@ use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery, Transm
 use signalbox_core::packet::{Received, Transmit};
 use signalbox_core::security::Identity;
 use signalbox_core::service::Transports;
-use signalbox_core::{NslpId, service};
+use signalbox_core::{IfIndex, NslpId, service};
 
 use crate::apd::Apd;
 
@@ -31,6 +31,13 @@ pub enum Input<'a> {
     Interfaces(&'a [Interface]),
     /// Routes to these destinations may have changed.
     RouteChanged(Prefix),
+    /// Another router may have the place of this neighbour, at the same address of the same link.
+    NeighbourMoved {
+        /// The link.
+        ifindex: IfIndex,
+        /// Address of the neighbour.
+        address: IpAddr,
+    },
     /// A datagram to this destination could not be sent.
     TransmitFailed {
         /// Its destination.

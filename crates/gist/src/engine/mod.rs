@@ -226,6 +226,10 @@ impl Gist {
                 self.route_changed(prefix);
                 self.run_walks();
             }
+            Input::NeighbourMoved { ifindex, address } => {
+                self.neighbour_moved(ifindex, address);
+                self.run_walks();
+            }
             Input::TransmitFailed { dst, error } => {
                 self.counters.transmit_failed += 1;
                 tracing::debug!(%dst, reason = ?error, "datagram not sent");

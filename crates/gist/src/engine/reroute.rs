@@ -1,18 +1,19 @@
 //! Route changes and local repair (RFC 5971 §7.1), triggered by the routing table of this node.
 
+use core::net::IpAddr;
 use core::time::Duration;
 
-use signalbox_core::Direction;
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route};
 use signalbox_core::service::{NetworkEvent, SendError};
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Stamp;
+use signalbox_core::{Direction, IfIndex};
 
 use super::Gist;
 use super::peers::Egress;
 use super::querying::RESOLVE;
 use super::record::{NO_REFRESH, NONE, RETRY, State, TENTATIVE};
-use super::route_index::{Step, place};
+use super::route_index::{Step, Why, place};
 
 /// Steps of walks over sessions in one call. GIST-5.3.3-24: the driver runs between the calls, and the Queries that follow
 /// are subject to the rate limit.
@@ -40,6 +41,30 @@ impl Gist {
         self.route_index.walk_prefix(prefix);
     }
 
+    /// Another router may have the place of a neighbour, and no route changes (VRRP): the sessions whose Queries go there are
+    /// refreshed, so that its Responses show who is there. Their state stays as it is until then.
+    pub(super) fn neighbour_moved(&mut self, ifindex: IfIndex, address: IpAddr) {
+        let index = &mut self.route_index;
+        for (id, egress) in self.peers.egresses.iter() {
+            if egress.ifindex == ifindex && egress.gateway == Some(address) {
+                index.walk_gateway(id, (ifindex, address));
+            }
+        }
+        index.walk_neighbour((ifindex, address));
+    }
+
+    /// Refreshes the state of a direction whose Queries go to a neighbour, before its time.
+    fn refresh_by(&mut self, key: Key, direction: Direction, (ifindex, address): (IfIndex, IpAddr)) {
+        let Some(record) = self.records.get(key) else { return };
+        let next = self.peers.egress(record.half(direction).egress);
+        let next =
+            next.map(|egress| (egress.ifindex, egress.gateway.unwrap_or(record.flow.target(direction))));
+        if next == Some((ifindex, address)) {
+            self.counters.neighbours_followed += 1;
+            self.start_refresh(key, direction);
+        }
+    }
+
     /// Checks the routes of a bounded number of sessions: those of destinations whose hold-down has ended, then those of
     /// the walks.
     pub(super) fn run_walks(&mut self) {
@@ -48,9 +73,14 @@ impl Gist {
         }
         for _ in 0..STEPS {
             match self.route_index.step(&self.records) {
-                Step::Visit { index, direction, may_wait } => {
-                    if let Some(key) = self.records.key_of(index) {
-                        self.check_route(key, direction, may_wait);
+                Step::Visit { index, direction, why } => {
+                    let Some(key) = self.records.key_of(index) else { continue };
+                    match why {
+                        Why::Routes => self.check_route(key, direction, true),
+                        Why::Egress => self.check_route(key, direction, false),
+                        Why::Neighbour(ifindex, address) => {
+                            self.refresh_by(key, direction, (ifindex, address));
+                        }
                     }
                 }
                 Step::Continue => {}

@@ -11,9 +11,9 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::ops::Bound::{self, Excluded, Included};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use signalbox_core::Direction;
 use signalbox_core::node::Prefix;
 use signalbox_core::slab::Slab;
+use signalbox_core::{Direction, IfIndex};
 
 use super::record::{NONE, Record};
 
@@ -77,6 +77,7 @@ pub(crate) struct RouteIndex {
 #[derive(Debug)]
 struct Walk {
     over: Over,
+    why: Why,
     /// The direction of a record to be visited next; [`NONE`]: the first one of the next route.
     cursor: u32,
 }
@@ -89,6 +90,17 @@ enum Over {
     Egress { egress: u32, from: Bound<u32> },
 }
 
+/// Why a walk visits sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// Routes to their destinations may have changed, and not their egress.
+    Routes,
+    /// Their egress changed.
+    Egress,
+    /// Another router may have the place of this neighbour at this link.
+    Neighbour(IfIndex, IpAddr),
+}
+
 /// One step of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -98,8 +110,8 @@ pub(crate) enum Step {
         index: u32,
         /// Which direction.
         direction: Direction,
-        /// Only routes changed, and not the egress itself.
-        may_wait: bool,
+        /// Why.
+        why: Why,
     },
     /// No session in this step; further steps follow.
     Continue,
@@ -192,27 +204,37 @@ impl RouteIndex {
 
     /// Starts a walk over the sessions with a destination in `prefix`.
     pub(crate) fn walk_prefix(&mut self, prefix: Prefix) {
-        self.walk(Over::prefix(prefix));
+        self.walk(Over::prefix(prefix), Why::Routes);
     }
 
     /// Starts a walk over the sessions with this egress.
     pub(crate) fn walk_egress(&mut self, egress: u32) {
-        self.walk(Over::Egress { egress, from: Included(0) });
+        self.walk(Over::Egress { egress, from: Included(0) }, Why::Egress);
     }
 
-    fn walk(&mut self, over: Over) {
-        if self.walks.iter().any(|walk| walk.over == over && walk.cursor == NONE) {
+    /// Starts a walk over the sessions with this egress, whose gateway is the neighbour.
+    pub(crate) fn walk_gateway(&mut self, egress: u32, (ifindex, address): (IfIndex, IpAddr)) {
+        self.walk(Over::Egress { egress, from: Included(0) }, Why::Neighbour(ifindex, address));
+    }
+
+    /// Starts a walk over the sessions whose destination is the neighbour.
+    pub(crate) fn walk_neighbour(&mut self, (ifindex, address): (IfIndex, IpAddr)) {
+        self.walk(Over::prefix(Prefix::host(address)), Why::Neighbour(ifindex, address));
+    }
+
+    fn walk(&mut self, over: Over, why: Why) {
+        if self.walks.iter().any(|walk| walk.over == over && walk.why == why && walk.cursor == NONE) {
             return; // it is pending already
         }
         if self.walks.len() >= MAX_WALKS {
             self.walks.clear();
             for any in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
                 let over = Over::prefix(Prefix::all_like(any));
-                self.walks.push_back(Walk { over, cursor: NONE });
+                self.walks.push_back(Walk { over, why: Why::Routes, cursor: NONE });
             }
             return;
         }
-        self.walks.push_back(Walk { over, cursor: NONE });
+        self.walks.push_back(Walk { over, why, cursor: NONE });
     }
 
     /// Whether walks are under route.
@@ -227,8 +249,7 @@ impl RouteIndex {
         if let Some(next) = behind(records, walk.cursor) {
             let (index, direction) = at(walk.cursor);
             walk.cursor = next;
-            let may_wait = !matches!(walk.over, Over::Egress { .. });
-            return Step::Visit { index, direction, may_wait };
+            return Step::Visit { index, direction, why: walk.why };
         }
         walk.cursor = NONE;
         let found = match &mut walk.over {
@@ -355,7 +376,7 @@ mod tests {
         world.remove(all[5]);
         assert_eq!(
             world.routes.step(&world.records),
-            Step::Visit { index: all[4], direction: DOWN, may_wait: true }
+            Step::Visit { index: all[4], direction: DOWN, why: Why::Routes }
         );
         world.remove(all[4]);
         world.remove(all[3]);

@@ -368,3 +368,45 @@ fn late_answers_do_no_harm() {
     changed(&mut rig, "0.0.0.0", 0);
     rig.quiet();
 }
+
+fn moved(rig: &mut Rig, ifindex: u32, address: &str) {
+    rig.handle(Input::NeighbourMoved { ifindex: IfIndex(ifindex), address: ip(address) });
+}
+
+/// The gateway's address moves to another router, and no route changes (VRRP). A Query asks who is there; until the Response, state
+/// stays as it is. Anybody on the link can forge that change, so it must not cost more.
+#[test]
+fn a_gateway_whose_place_another_router_has_is_asked_at_once() {
+    const GATEWAY: &str = "10.2.0.254";
+    let mut rig = Rig::new();
+    rig.route = Some(Ok(Route { gateway: Some(ip(GATEWAY)), ..ROUTE }));
+    rig.established();
+    for (ifindex, address) in [(2, "10.2.0.253"), (1, GATEWAY), (2, DST), (2, "fe80::1")] {
+        moved(&mut rig, ifindex, address);
+        rig.quiet();
+    }
+    moved(&mut rig, 2, GATEWAY);
+    let query = rig.sent().is(MessageType::QUERY);
+    rig.quiet();
+    assert_eq!(rig.session().downstream.unwrap().validity, Validity::Good);
+    rig.respond_with(&query, |m| (m.header.s, m.nli) = (false, Some(nli(b"other", "10.2.0.3"))));
+    let _confirm = rig.sent().is(MessageType::CONFIRM);
+    assert!(matches!(rig.notified(), (Direction::Downstream, NetworkEvent::Good(_))));
+    assert!(matches!(rig.notified(), (Direction::Downstream, NetworkEvent::RouteDeleted(_))));
+    assert_eq!(rig.gist.counters().peer_changed, 1);
+    assert_eq!(rig.gist.counters().neighbours_followed, 1);
+}
+
+/// The destination itself moves to another host of the link. If the same peer answers, nothing changes.
+#[test]
+fn a_destination_on_the_link_that_moves_is_asked_at_once() {
+    let mut rig = Rig::new();
+    rig.established();
+    moved(&mut rig, 1, DST);
+    rig.quiet();
+    moved(&mut rig, 2, DST);
+    let query = rig.sent().is(MessageType::QUERY);
+    rig.respond_with(&query, |m| (m.header.r, m.responder_cookie) = (false, None));
+    rig.quiet();
+    assert_eq!(rig.gist.counters().peer_changed, 0);
+}

@@ -1,13 +1,15 @@
 //! RSVP (RFC 2205).
 
+use core::net::IpAddr;
+
 use signalbox_core::Counter;
 use signalbox_core::handover::Entries;
 use signalbox_core::metrics::{Gauge, PEERS, SESSIONS, Subsystem};
 use signalbox_core::node::{Interface, NoRoute, Output, Prefix, Route};
 use signalbox_core::packet::{ROUTER_ALERT_RSVP_V6, Received, Transmit};
 use signalbox_core::{
-    AlertRule, Changes, Entry, EntryRequest, Intercept, Interfaces, Match, ReserverId, SessionChange, Time,
-    Unproved,
+    AlertRule, Changes, Entry, EntryRequest, IfIndex, Intercept, Interfaces, Match, ReserverId,
+    SessionChange, Time, Unproved,
 };
 use signalbox_rsvp::engine::neighbour;
 pub(super) use signalbox_rsvp::engine::{Command, Config};
@@ -75,6 +77,10 @@ impl Protocol for Instance {
 
     fn route_changed(&mut self, cx: &mut Context<'_>, prefix: Prefix) {
         self.engine.handle(cx.now, Input::RouteChanged(prefix), cx.resources);
+    }
+
+    fn neighbour_moved(&mut self, cx: &mut Context<'_>, ifindex: IfIndex, address: IpAddr) {
+        self.engine.handle(cx.now, Input::NeighbourMoved { ifindex, address }, cx.resources);
     }
 
     fn multicast(&mut self, cx: &mut Context<'_>, route: MulticastRoute<'_>) {

@@ -31,6 +31,13 @@ pub enum Input<'a> {
     },
     /// Routes to these destinations may have changed.
     RouteChanged(Prefix),
+    /// Another router may have the place of this neighbour, at the same address of the same link.
+    NeighbourMoved {
+        /// The link.
+        ifindex: IfIndex,
+        /// Address of the neighbour.
+        address: IpAddr,
+    },
     /// The kernel's multicast route: the answer to [`Output::MulticastLookup`], given again after each change.
     Multicast {
         /// The group.

@@ -443,23 +443,29 @@ impl Rsvp {
         self.message_ids.send_soon(doubtful);
     }
 
-    /// Sends a part of the state again that lost neighbours had.
+    /// Sends a part of the state again that lost neighbours had, and Paths to neighbours whose place another router may have.
     pub(super) fn send_to_lost(&mut self) {
-        if self.message_ids.lost.is_empty() || self.now < self.message_ids.lost_at {
+        if self.next_to_lost().is_none_or(|at| self.now < at) {
             return;
+        }
+        if self.message_ids.lost.is_empty() {
+            let paths = self.paths_to_moved(AT_ONCE);
+            self.counters.neighbours_followed += paths.len() as u64;
+            self.message_ids.send_soon(paths);
         }
         for _ in 0..AT_ONCE {
             let Some(about) = self.message_ids.lost.pop_front() else { return };
+            self.message_ids.lost_at = self.now + PAUSE;
             // Of a sender or requests that ended meanwhile nothing is sent; of requests only what is left.
             self.remove_sent(about);
             self.send_again(about);
         }
-        self.message_ids.lost_at = self.now + PAUSE;
     }
 
     /// Time when the next part of lost neighbours' state is sent.
     pub(super) fn next_to_lost(&self) -> Option<Time> {
-        (!self.message_ids.lost.is_empty()).then_some(self.message_ids.lost_at)
+        let waits = !self.message_ids.lost.is_empty() || !self.moved.is_idle();
+        waits.then_some(self.message_ids.lost_at)
     }
 }
 

@@ -27,6 +27,7 @@
 //! * `ahead` reads records of many sessions before they are used.
 //! * `packet` is a packet of IP protocol 46.
 //! * `handover` brings path state back after a planned restart.
+//! * `moved` sends Paths whole to next hops that another router takes over.
 //! * `message_ids` connects state that was sent with its MESSAGE_IDs (RFC 2961), `received` that of neighbours; `neighbour` is
 //!   the layer below.
 
@@ -53,6 +54,7 @@ mod local_only;
 mod logged;
 mod merge;
 mod message_ids;
+mod moved;
 pub mod neighbour;
 mod outbox;
 mod packed;
@@ -121,6 +123,7 @@ use holders::Holders;
 use interfaces::Interfaces;
 use local::Application;
 use message_ids::MessageIds;
+use moved::MovedHops;
 use neighbour::Neighbours;
 use outbox::Outbox;
 use packed::Packed;
@@ -208,6 +211,7 @@ pub struct Rsvp {
     /// Applications whose reservation has to be made again.
     pending: Vec<u64>,
     route_checks: RouteChecks,
+    moved: MovedHops,
     trees: Trees,
     buffers: Buffers,
     /// Reservations that have to be compared with each other again, for policing.
@@ -273,6 +277,7 @@ impl Rsvp {
             applications: BTreeMap::new(),
             pending: Vec::new(),
             route_checks: RouteChecks::default(),
+            moved: MovedHops::default(),
             trees: Trees::default(),
             buffers: Buffers::default(),
             policing_checks: Vec::new(),
@@ -326,6 +331,7 @@ impl Rsvp {
                 self.on_route_changed(prefix);
                 self.run_route_checks();
             }
+            Input::NeighbourMoved { ifindex, address } => self.on_neighbour_moved(ifindex, address),
             Input::Multicast { group, source, iif, oifs } => {
                 self.on_multicast(group, source, iif, oifs);
             }

@@ -554,6 +554,7 @@ impl Rsvp {
         let [before, after] = core::mem::replace(&mut sender.leaving, [NONE; 2]);
         let old = core::mem::replace(&mut sender.oif, first);
         self.route_checks.unlinked(key.index(), after);
+        self.moved.unlinked(key.index(), after);
         if let Some(one) = self.senders.get_index_mut(after) {
             let [_, next] = one.leaving;
             one.leaving = [before, next];

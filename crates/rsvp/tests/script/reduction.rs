@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use signalbox_core::IfIndex;
 use signalbox_core::node::Prefix;
-use signalbox_rsvp::engine::Config;
+use signalbox_rsvp::engine::{Config, Input};
 use signalbox_rsvp::wire::MessageType;
 
-use crate::rig::{B, Path, R, Resv, Rig, Sent, addr, all, at, handle, kinds, load, session};
+use crate::rig::{B, Path, R, Resv, Rig, Sent, addr, all, at, handle, kinds, load, one, session};
 
 /// Two nodes: eth2 of the first is connected to eth1 of the second.
 pub(crate) struct Pair {
@@ -32,7 +33,7 @@ impl Pair {
             interface.addresses = vec![address];
         }
         let list = down.interfaces.clone();
-        down.input(signalbox_rsvp::engine::Input::Interfaces(&list));
+        down.input(Input::Interfaces(&list));
         down.routes = vec![(Prefix { addr: addr("10.9.0.0"), len: 16 }, 2)];
         Self { up, down, crossed: Vec::new() }
     }
@@ -316,4 +317,56 @@ fn a_path_goes_whole_when_the_next_hop_refreshes_nothing_any_more() {
     let whole = all(&sent, MessageType::PATH);
     assert!(!whole.is_empty() && whole.iter().all(|one| one.oif == 2), "{:?}", kinds(&sent));
     assert!(!all(&sent, MessageType::SREFRESH).is_empty(), "{:?}", kinds(&sent));
+}
+
+fn moved(rig: &mut Rig, n: u32, address: std::net::IpAddr) -> Vec<Sent> {
+    rig.input(Input::NeighbourMoved { ifindex: IfIndex(n), address })
+}
+
+/// The next hop's address moves to another router at the same link, and no route changes (VRRP): that router has none of the
+/// MESSAGE_IDs, and gets the whole Path at once. Nothing is given up because of it: anybody on the link can forge the change.
+#[test]
+fn a_path_goes_whole_when_another_router_takes_the_place_of_the_next_hop() {
+    let mut pair = Pair::new();
+    pair.path();
+    pair.resv();
+    pair.wait(Duration::from_secs(2));
+    for (n, address) in [(2, at(2, 8)), (3, at(2, 9)), (1, at(1, 9)), (2, addr("fe80::9"))] {
+        assert_eq!(kinds(&moved(&mut pair.up, n, address)), []);
+    }
+    let sent = moved(&mut pair.up, 2, at(2, 9));
+    assert_eq!(one(&sent, MessageType::PATH).oif, 2);
+    assert_eq!(sent.len(), 1);
+    assert_eq!(pair.up.reservations(), 1);
+    // The router there has a new MESSAGE_ID to acknowledge, after which Srefreshes go on.
+    pair.carry(sent, Vec::new());
+    pair.crossed.clear();
+    for _ in 0..6 {
+        pair.path();
+        pair.resv();
+        pair.wait(Duration::from_secs(15));
+    }
+    assert!(all(&pair.crossed, MessageType::PATH).is_empty(), "{:?}", kinds(&pair.crossed));
+    assert!(!all(&pair.crossed, MessageType::SREFRESH).is_empty());
+    assert_eq!(pair.up.rsvp.counters().neighbours_followed, 1);
+}
+
+/// A change that is reported again and again makes the Paths of the link go in parts, one after the other.
+#[test]
+fn many_paths_to_a_next_hop_that_moves_go_in_parts() {
+    let mut rig = Rig::new();
+    for n in 1..=200 {
+        rig.path(&Path::of(session(), n, 1));
+    }
+    assert_eq!(kinds(&moved(&mut rig, 2, at(2, 9))).len(), 64);
+    for _ in 0..100 {
+        assert_eq!(kinds(&moved(&mut rig, 2, at(2, 9))), []);
+    }
+    let paths = all(&rig.wait(Duration::from_millis(100)), MessageType::PATH);
+    let mut senders: Vec<_> = paths.iter().map(|one| one.src).collect();
+    senders.sort_unstable();
+    senders.dedup();
+    assert_eq!(senders.len(), 200);
+    assert!(paths.len() <= 400, "{}", paths.len());
+    assert_eq!(rig.wait(Duration::from_millis(100)).len(), 0, "nothing is left to send");
 }

@@ -165,6 +165,10 @@ impl Protocol for Instance {
         self.engine.handle(cx.now, Input::RouteChanged(prefix));
     }
 
+    fn neighbour_moved(&mut self, cx: &mut Context<'_>, ifindex: IfIndex, address: IpAddr) {
+        self.engine.handle(cx.now, Input::NeighbourMoved { ifindex, address });
+    }
+
     fn stream(&mut self, cx: &mut Context<'_>, input: StreamInput<'_>) {
         let (now, Self { engine, channels, .. }) = (cx.now, self);
         match input {
