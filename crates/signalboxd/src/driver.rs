@@ -4,6 +4,7 @@ mod counted;
 mod engine;
 mod kernel;
 mod mending;
+mod neighbours;
 mod selftest;
 mod sweep;
 #[cfg(test)]
@@ -39,6 +40,7 @@ pub(crate) use counted::DaemonCounters;
 use engine::Engine;
 pub(crate) use kernel::Enforced;
 use mending::Mending;
+use neighbours::Moved;
 pub(crate) use selftest::Interception;
 use selftest::SelfTest;
 use sweep::Sweep;
@@ -73,6 +75,7 @@ pub(crate) struct Driver {
     /// When the service manager gets the next sign of life.
     watchdog_due: Time,
     mending: Mending,
+    moved: Moved,
     self_test: SelfTest,
     sweep: Sweep,
     wall: Wall,
@@ -107,6 +110,7 @@ impl Driver {
             notifier,
             watchdog_due: Time::ZERO,
             mending: Mending::default(),
+            moved: Moved::default(),
             self_test: SelfTest::default(),
             sweep: Sweep::default(),
             wall: Wall::new(clock.start_unix_us()),
@@ -162,6 +166,10 @@ impl Driver {
             if self.mending.is_due(now) {
                 let mended = self.mend(now);
                 self.done(Part::Mending, mended);
+            }
+            if self.moved.due().is_some_and(|due| due <= now) {
+                let told = self.follow_neighbours(now);
+                self.done(Part::Changes, told);
             }
             if self.engine.enforcer.is_some() && self.sweep.due() <= now {
                 let compared = self.sweep(now);
@@ -220,6 +228,7 @@ impl Driver {
             report,
             watchdog_due,
             self.mending.due(),
+            self.moved.due(),
             self.self_test.due(),
             sweep,
         ];
@@ -468,6 +477,7 @@ impl Driver {
                     tracing::debug!(address = %prefix.addr, length = prefix.len, "routes changed");
                     self.input(Input::RouteChanged(prefix));
                 }
+                Change::Neighbour { ifindex, address } => self.neighbour_moved(ifindex, address),
                 Change::Multicast { group, source } => {
                     self.counters.route_changes += 1;
                     tracing::debug!(%group, %source, "multicast route changed");

@@ -35,7 +35,7 @@ pub use wake::Waker;
 
 use crate::error::OpenError;
 use crate::intercept::{self, Interception, Sources};
-use crate::netlink::{Change, Events, MulticastRoute, Removals, Routes};
+use crate::netlink::{Change, Events, MulticastRoute, Neighbours, Removals, Routes};
 use crate::stream::{StreamConfig, StreamCounters, Streams};
 use crate::sys;
 use busy::Busy;
@@ -72,7 +72,7 @@ pub struct Judged {
 pub struct Io {
     /// The open entries, those of UDP first.
     entries: Vec<Opened>,
-    /// The descriptors for `ppoll` in [`Io::wait`]: changes, two for removals, the helper, the waker, streams; then the
+    /// The descriptors for `ppoll` in [`Io::wait`]: changes, two for removals, the helper, neighbors, the waker, streams; then the
     /// sockets of each of `entries`.
     polled: Vec<libc::pollfd>,
     /// The sockets that are read, each with its place among those of its entry.
@@ -82,6 +82,7 @@ pub struct Io {
     undeliverable: Vec<Undeliverable>,
     routes: Routes,
     events: Events,
+    neighbours: Neighbours,
     removals: Removals,
     wake: Waker,
     streams: Streams,
@@ -120,8 +121,9 @@ impl Io {
                 (None, opened.collect::<Result<Vec<_>, _>>()?)
             }
         };
-        let routes = Routes::open().map_err(netlink)?;
+        let mut routes = Routes::open().map_err(netlink)?;
         let events = Events::open(config.table).map_err(netlink)?;
+        let neighbours = Neighbours::open(&mut routes).map_err(netlink)?;
         let removals = Removals::open().map_err(netlink)?;
         let sources = Sources::open().map_err(netlink)?;
         let wake = Waker::new().map_err(|error| OpenError::system("eventfd", &error))?;
@@ -143,7 +145,8 @@ impl Io {
         }
         let [queues, tables] = removals.fds();
         let helper = helped.as_ref().map_or(-1, Helped::fd);
-        let fixed = [events.fd(), queues, tables, helper, wake.fd(), streams.fd()].into_iter();
+        let changes = [events.fd(), queues, tables, helper, neighbours.fd()];
+        let fixed = changes.into_iter().chain([wake.fd(), streams.fd()]);
         let sockets = entries.iter().flat_map(|opened| opened.port.sockets());
         let sockets = sockets.map(|socket| socket.as_ref().map_or(-1, AsRawFd::as_raw_fd));
         let polled = fixed.chain(sockets).map(|fd| sys::poll_fd(fd, libc::POLLIN)).collect();
@@ -164,6 +167,7 @@ impl Io {
             undeliverable: Vec::new(),
             routes,
             events,
+            neighbours,
             removals,
             wake,
             streams,
@@ -185,7 +189,7 @@ impl Io {
         self.busy.poll(&mut self.polled, if pending { Some(Duration::ZERO) } else { timeout })?;
         let mut found = self.polled.iter().map(|fd| fd.revents != 0);
         let mut next = || found.next().unwrap_or(false);
-        let changes = [next(), next(), next(), next()].contains(&true);
+        let changes = [next(), next(), next(), next(), next()].contains(&true);
         let (woken, streams) = (next(), next());
         let mut packets = false;
         for ready in self.entries.iter_mut().flat_map(|opened| &mut opened.ready) {
@@ -347,9 +351,14 @@ impl Io {
         .collect()
     }
 
-    /// The changes of interfaces and routes since the last call.
+    /// The changes of interfaces, routes and neighbors since the last call.
     pub fn changes(&mut self) -> Vec<Change> {
         let mut changes = self.events.drain(&mut self.routes);
+        if changes.contains(&Change::Interfaces) {
+            self.neighbours.keep(self.routes.interfaces());
+        }
+        let moved = self.neighbours.drain(&mut self.routes).into_iter();
+        changes.extend(moved.map(|(ifindex, address)| Change::Neighbour { ifindex, address }));
         let ended = self.helped.as_mut().is_some_and(Helped::has_ended);
         self.poll_helper();
         let reported = self.removals.drain();

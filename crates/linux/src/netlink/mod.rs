@@ -10,6 +10,7 @@ mod events;
 pub(crate) mod interfaces;
 mod lookup;
 mod multicast;
+mod neighbours;
 pub(crate) mod nftables;
 mod removals;
 pub(crate) mod rules;
@@ -19,11 +20,13 @@ pub(crate) use batch::Batch;
 pub(crate) use events::Events;
 pub(crate) use lookup::Routes;
 pub use multicast::MulticastRoute;
+pub(crate) use neighbours::Neighbours;
 pub(crate) use removals::Removals;
 
 use std::io;
 use std::net::IpAddr;
 
+use signalbox_core::IfIndex;
 use signalbox_core::node::Prefix;
 
 /// Names of all interfaces of this network namespace, whether or not they are up. It needs no privilege.
@@ -59,6 +62,14 @@ pub enum Change {
     /// Routes to these destinations may have changed. A prefix of length 0 stands for the whole family: the kernel
     /// removes IPv4 routes together with a link or an address, and does not report which.
     Route(Prefix),
+    /// The kernel sends what goes to this neighbor to another link-layer address than before: another router may have its place, and
+    /// anybody on the link can forge that.
+    Neighbour {
+        /// The link.
+        ifindex: IfIndex,
+        /// Address of the neighbor.
+        address: IpAddr,
+    },
     /// A requested multicast route has changed: call [`crate::Io::multicast_route`] again.
     Multicast {
         /// The group.

@@ -82,7 +82,8 @@ impl Removals {
     }
 }
 
-fn listen(protocol: isize, group: u32) -> io::Result<Socket> {
+/// A socket for the reports of one group.
+pub(super) fn listen(protocol: isize, group: u32) -> io::Result<Socket> {
     let mut socket = Socket::new(protocol)?;
     socket.bind_auto()?;
     socket.add_membership(group)?;
@@ -91,7 +92,7 @@ fn listen(protocol: isize, group: u32) -> io::Result<Socket> {
 }
 
 /// Calls `each` with all messages that wait. The result is true if some were lost.
-fn drain(socket: &Socket, buffer: &mut [u8], mut each: impl FnMut(&Message<'_>)) -> bool {
+pub(super) fn drain(socket: &Socket, buffer: &mut [u8], mut each: impl FnMut(&Message<'_>)) -> bool {
     let mut lost = false;
     loop {
         match socket.recv(&mut &mut buffer[..], 0) {

@@ -311,3 +311,42 @@ fn changes_are_seen_and_our_own_are_not() {
     changes_until(&mut io, |changes| changes.contains(&Change::Interfaces));
     assert_eq!(io.interfaces().iter().find(|i| i.name == "ra").unwrap().mtu, 1400);
 }
+
+/// Two routers share the address of a gateway (VRRP): the other one takes it over, no route changes, and only the kernel's entry of the
+/// neighbor says so. What the neighbor itself does, or its entry that goes and returns, is no such change.
+#[test]
+fn a_neighbor_with_another_link_layer_address_is_seen() {
+    let net = Network::new("moved");
+    let mut io = Network::node(&net.r);
+    let (ra, rb) = (index(&io, "ra"), index(&io, "rb"));
+    let moved = |ifindex, address| Change::Neighbour { ifindex, address: ip(address) };
+    let end = |io: &mut Io| {
+        // What comes before the end of the link is taken by then.
+        topology::add_address(&net.r, "rb", ip("10.9.9.9"), 32).unwrap();
+        let seen = changes_until(io, |changes| changes.contains(&Change::Interfaces));
+        tool(&net.r, "ip address delete 10.9.9.9/32 dev rb");
+        changes_until(io, |changes| changes.contains(&Change::Interfaces));
+        seen.into_iter().filter(|one| matches!(one, Change::Neighbour { .. })).collect::<Vec<_>>()
+    };
+    for (dev, ifindex, address) in [("ra", ra, "10.1.0.1"), ("ra", ra, "fd01::1"), ("rb", rb, "fe80::99")] {
+        let entry = |place: &str| {
+            tool(&net.r, &format!("ip neighbour replace {address} lladdr {place} dev {dev} nud reachable"));
+        };
+        entry("00:00:5e:00:01:01");
+        end(&mut io);
+        entry("00:00:5e:00:01:01");
+        tool(&net.r, &format!("ip neighbour delete {address} dev {dev}"));
+        entry("00:00:5e:00:01:01");
+        assert_eq!(end(&mut io), [], "{address}");
+        entry("00:00:5e:00:01:02");
+        let seen = changes_until(&mut io, |changes| changes.contains(&moved(ifindex, address)));
+        assert_eq!(seen.len(), 1, "{seen:?}");
+    }
+    // The neighbor itself says so (gratuitous ARP). The kernel keeps an entry for a second, by default.
+    topology::set_sysctl(&net.r, "net.ipv4.neigh.rb.locktime", "0").unwrap();
+    topology::set_sysctl(&net.b, "net.ipv4.conf.b0.arp_notify", "1").unwrap();
+    tool(&net.r, "ip neighbour replace 10.2.0.1 lladdr 00:00:5e:00:01:01 dev rb nud stale");
+    end(&mut io);
+    tool(&net.b, "ip link set b0 address 02:00:00:00:00:77");
+    changes_until(&mut io, |changes| changes.contains(&moved(rb, "10.2.0.1")));
+}

@@ -41,6 +41,10 @@ signalbox_core::counters! {
         interface_changes: u64,
         /// Times that routes changed.
         route_changes: u64,
+        /// Times that packets to a neighbor went to another link-layer address than before, without a change of routes.
+        neighbor_changes: u64,
+        /// Of these, those that the node did not learn of, because too many of the same link waited.
+        neighbor_changes_left_out: u64,
         /// Times that rules or routes of the interception were installed again, because another program had removed them.
         interception_restored: u64,
         /// Times that the policy rule of the interception was put above a rule of another program.
