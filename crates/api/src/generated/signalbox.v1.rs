@@ -1226,7 +1226,7 @@ pub mod reservations_client {
         }
         /// Ends a reservation at this node, also one of another client or node. Its protocol informs the other nodes: with qos the initiator gets
         /// a NOTIFY and tears the session down; with rsvp the receivers get a ResvErr, and a receiver that goes on asking is
-        /// admitted again; with boomerang no message leaves, and the next refresh asks again.
+        /// admitted again; with boomerang the next refresh is refused, so that the initiating node releases it.
         pub async fn delete_reservation(
             &mut self,
             request: impl tonic::IntoRequest<super::DeleteReservationRequest>,
@@ -1335,7 +1335,7 @@ pub mod reservations_server {
         >;
         /// Ends a reservation at this node, also one of another client or node. Its protocol informs the other nodes: with qos the initiator gets
         /// a NOTIFY and tears the session down; with rsvp the receivers get a ResvErr, and a receiver that goes on asking is
-        /// admitted again; with boomerang no message leaves, and the next refresh asks again.
+        /// admitted again; with boomerang the next refresh is refused, so that the initiating node releases it.
         async fn delete_reservation(
             &self,
             request: tonic::Request<super::DeleteReservationRequest>,

@@ -7,7 +7,7 @@
 
 use core::net::IpAddr;
 use core::time::Duration;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use signalbox_core::index::KeyedHasher;
 use signalbox_core::shares::Shares;
@@ -159,6 +159,8 @@ pub(super) struct Aggregates {
     /// Members by the hashes of their flows: those that sent in this period, and those that sent only in the one before.
     members: [HashMap<u64, Member, KeyedHasher>; 2],
     most_members: usize,
+    /// The aggregates that were lost with the reason, until their members have expired: each member learns it from its next message.
+    lost: BTreeMap<Key, (Reason, Time)>,
     /// When the period began, and the longest refresh interval of a member in it and in the one before, seconds.
     turned: Time,
     longest: [u8; 2],
@@ -173,6 +175,7 @@ impl Aggregates {
             by_interface: Shares::new(most, KeyedHasher::new(rng)),
             members: [(); 2].map(|()| HashMap::with_hasher(KeyedHasher::new(rng))),
             most_members: usize::try_from(most_members).unwrap_or(usize::MAX),
+            lost: BTreeMap::new(),
             turned: Time::ZERO,
             longest: [0; 2],
         }
@@ -193,6 +196,16 @@ impl Aggregates {
     fn member(&self, hash: u64) -> Option<Member> {
         let found = self.members.iter().find_map(|members| members.get(&hash));
         found.copied().filter(|member| self.table.get(member.aggregate).is_some())
+    }
+
+    /// The reason why the aggregate of a member was lost; `None`: it stands, or the flow is no member.
+    pub(super) fn loss(&self, hash: u64, now: Time) -> Option<Reason> {
+        if self.lost.is_empty() {
+            return None;
+        }
+        let member = self.members.iter().find_map(|members| members.get(&hash))?;
+        let (reason, until) = self.lost.get(&member.aggregate)?;
+        (*until > now).then_some(*reason)
     }
 
     /// Takes a member out of the count of its aggregate, which is the result.
@@ -504,7 +517,7 @@ impl Boomerang {
 
     /// Removes an aggregate, and with `resources` its grant.
     fn remove_aggregate(&mut self, key: Key, resources: Option<&mut Resources>) {
-        let Aggregates { table, wheel, by_name, by_interface, members, .. } = &mut self.aggregates;
+        let Aggregates { table, wheel, by_name, by_interface, members, lost, .. } = &mut self.aggregates;
         if table.get(key).is_none() {
             return;
         }
@@ -512,7 +525,7 @@ impl Boomerang {
         let Some(aggregate) = table.remove(key) else { return };
         by_name.remove(&aggregate.name);
         by_interface.release(aggregate.iif);
-        if table.is_empty() {
+        if table.is_empty() && lost.is_empty() {
             members.iter_mut().for_each(HashMap::clear);
         }
         if let Some(resources) = resources {
@@ -536,11 +549,19 @@ impl Boomerang {
     }
 
     /// A grant was lost. Whether it was that of an aggregate.
-    pub(super) fn aggregate_is_lost(&mut self, key: Key, grant: GrantId) -> bool {
-        let is_it = self.aggregates.table.get(key).is_some_and(|aggregate| aggregate.grant == grant);
-        if is_it {
-            self.remove_aggregate(key, None);
+    pub(super) fn aggregate_is_lost(&mut self, key: Key, grant: GrantId, reason: Reason) -> bool {
+        let Some(aggregate) = self.aggregates.table.get(key).filter(|aggregate| aggregate.grant == grant)
+        else {
+            return false;
+        };
+        let until = self.now + self.holding_time(aggregate.refresh);
+        let most = usize::try_from(self.aggregates.table.limit()).unwrap_or(usize::MAX);
+        self.aggregates.lost.retain(|_, (_, until)| *until > self.now);
+        if self.aggregates.lost.len() >= most {
+            self.aggregates.lost.pop_first();
         }
-        is_it
+        self.aggregates.lost.insert(key, (reason, until));
+        self.remove_aggregate(key, None);
+        true
     }
 }

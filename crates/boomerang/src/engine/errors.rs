@@ -64,7 +64,8 @@ impl Boomerang {
     }
 
     /// A Destination Unreachable came to this node. If it is about the set-up of a session, the session ends. A session
-    /// that the path has granted repeats its message: the error may be a short failure, and anybody can forge it.
+    /// that the path has granted repeats its message, because the error may be a short failure, and anybody can forge it: it names the
+    /// router to its user if no reply comes at all.
     pub(super) fn on_unreachable(&mut self, packet: &Received<'_>, resources: &mut Resources) {
         let ends = Ends { src: packet.src.ip(), dst: packet.dst.ip() };
         if !checksum_is_valid(&ends, packet.payload) {
@@ -90,6 +91,8 @@ impl Boomerang {
         } else if session.granted.is_none() && session.id.is_some() {
             self.finish(key, Event::Unreachable(report));
             self.release(key, resources);
+        } else if let Some(session) = self.sessions.get_mut(key) {
+            session.unreachable = Some(report);
         }
     }
 }

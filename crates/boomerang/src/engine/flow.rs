@@ -275,6 +275,8 @@ pub(super) const IS_MARKED: u8 = 1;
 pub(super) const IS_INTSERV: u8 = 2;
 /// The reservation is counted in the aggregate of its class.
 pub(super) const IS_MEMBER: u8 = 4;
+/// The reservation was lost: it has no grant, and its initiating node does not know it yet.
+pub(super) const IS_LOST: u8 = 8;
 
 /// A reservation at one interface. With index, generation and timer it takes 96 octets at most.
 #[derive(Debug)]
@@ -282,7 +284,7 @@ pub(super) struct Flow {
     pub(super) key: FlowKey,
     pub(super) link: Link,
     pub(super) grant: GrantId,
-    /// Rate, bit/s; with [`IS_INTSERV`] the tag of the parameters.
+    /// Rate, bit/s; with [`IS_INTSERV`] the tag of the parameters, with [`IS_LOST`] the number of the reason.
     pub(super) rate: u32,
     /// What further messages must have.
     pub(super) proof: u32,
@@ -294,7 +296,7 @@ pub(super) struct Flow {
     pub(super) tos: u8,
     /// Refresh interval that this node left in the last message, seconds.
     pub(super) refresh: u8,
-    /// [`IS_MARKED`], [`IS_INTSERV`], [`IS_MEMBER`].
+    /// [`IS_MARKED`], [`IS_INTSERV`], [`IS_MEMBER`], [`IS_LOST`].
     pub(super) marks: u8,
     /// `proof` is the stamp of the last message of the reservation, which must be authenticated and newer each time.
     /// Otherwise it is the first half of the number that its messages show, or 0 if any message is accepted.

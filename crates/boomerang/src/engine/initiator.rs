@@ -266,7 +266,7 @@ impl Boomerang {
             flags: match session.query {
                 true => Flags::NACK,
                 false if session.is_for_group() => Flags::NO_ECHO,
-                false => Flags::RETURNS,
+                false => Flags::RETURNS.with_if(Flags::STANDS, session.stands()),
             },
             refresh: session.refresh,
             padding: 0,
@@ -474,7 +474,8 @@ impl Boomerang {
             match due {
                 Due::Send => self.send(key, resources),
                 Due::Lost => {
-                    self.finish(key, Event::Unanswered);
+                    let report = self.sessions.get(key).and_then(|session| session.unreachable);
+                    self.finish(key, report.map_or(Event::Unanswered, Event::Unreachable));
                     self.release(key, resources);
                 }
                 Due::Drop => {

@@ -183,7 +183,8 @@ pub enum BoomerangEvent {
     ChangeRefused(Refusal),
     /// No reply: the path or the far end does not answer. What was reserved is released.
     Unanswered,
-    /// A router of the path reported that the far end cannot be reached. What was reserved is released.
+    /// A router of the path reported that the far end cannot be reached: about a first request, or about each message since the last
+    /// reply. What was reserved is released.
     Unreachable(Unreachable),
     /// The session was closed by its user.
     Closed {
@@ -249,10 +250,20 @@ pub enum Reason {
     NoProof,
     /// Too many wrong proofs of return came.
     WrongProof,
+    /// A stronger request preempted it.
+    Preempted,
+    /// The link has less to give than before.
+    Reduced,
+    /// The interface is gone.
+    Gone,
+    /// The kernel did not install it.
+    Kernel,
+    /// An administrator ended it.
+    Ended,
 }
 
 impl Reason {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 16] = [
         Self::Unknown,
         Self::Resources,
         Self::Policy,
@@ -264,6 +275,11 @@ impl Reason {
         Self::KeyFull,
         Self::NoProof,
         Self::WrongProof,
+        Self::Preempted,
+        Self::Reduced,
+        Self::Gone,
+        Self::Kernel,
+        Self::Ended,
     ];
 
     /// Its number in the refusal option.
@@ -281,6 +297,11 @@ impl Reason {
             Self::KeyFull => 8,
             Self::NoProof => 9,
             Self::WrongProof => 10,
+            Self::Preempted => 11,
+            Self::Reduced => 12,
+            Self::Gone => 13,
+            Self::Kernel => 14,
+            Self::Ended => 15,
         }
     }
 
@@ -299,6 +320,18 @@ impl Reason {
             Cause::Unsupported => Self::Unsupported,
             Cause::Conflict => Self::Conflict,
             Cause::Full => Self::Full,
+        }
+    }
+
+    /// The reason of a loss.
+    pub(super) const fn of_loss(why: LostWhy) -> Self {
+        match why {
+            LostWhy::Preempted => Self::Preempted,
+            LostWhy::KernelRefused(_) => Self::Kernel,
+            LostWhy::InterfaceGone => Self::Gone,
+            LostWhy::CapacityReduced => Self::Reduced,
+            LostWhy::Deleted => Self::Ended,
+            LostWhy::Rules => Self::Policy,
         }
     }
 }
@@ -321,6 +354,11 @@ impl fmt::Display for Reason {
                 "the router demands a proof of return by an option that the initiating node does not have: with boomerang.provers = 1 the KEY is enough"
             }
             Self::WrongProof => "too many wrong proofs of return came about this flow or from this side",
+            Self::Preempted => "preempted by a stronger request",
+            Self::Reduced => "the interface has less to give than before",
+            Self::Gone => "the interface is gone",
+            Self::Kernel => "the kernel did not install it",
+            Self::Ended => "an administrator ended it",
         })
     }
 }

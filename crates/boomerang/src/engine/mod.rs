@@ -25,6 +25,7 @@ mod initiator;
 mod interfaces;
 mod io;
 mod limits;
+mod lost;
 mod outbox;
 mod path;
 mod proof;
@@ -97,6 +98,8 @@ pub struct Boomerang {
     /// Keyed, because peers choose what is hashed.
     hasher: KeyedHasher,
     flows: Slab<Flow>,
+    /// How many of them were lost.
+    lost_flows: u32,
     by_flow: Index,
     wheel: Wheel,
     /// Reservations by the side of their initiating node, and by the interface of their first message.
@@ -145,6 +148,7 @@ impl Boomerang {
             groups: Groups::new(config.max_waiting, KeyedHasher::new(&mut rng)),
             hasher: KeyedHasher::new(&mut rng),
             flows: Slab::new(config.max_flows),
+            lost_flows: 0,
             by_flow: Index::new(),
             wheel: Wheel::default(),
             by_source: Shares::new(config.max_flows, KeyedHasher::new(&mut rng)),
@@ -195,7 +199,7 @@ impl Boomerang {
             }
             Input::NotSent(dst) => self.on_not_sent(dst),
             Input::Command { id, command } => self.on_command(id, command, resources),
-            Input::Lost { key, grant, why } => self.on_lost(Key::from_u64(key), grant, why),
+            Input::Lost { key, grant, why } => self.on_lost(Key::from_u64(key), grant, why, resources),
         }
         self.run_sessions(most, resources);
     }

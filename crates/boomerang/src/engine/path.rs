@@ -10,7 +10,7 @@ use signalbox_resources::Resources;
 
 use super::Boomerang;
 use super::domain::{Proven, Stamp};
-use super::flow::{Flow, FlowKey, demanded_dscp};
+use super::flow::{Flow, FlowKey, IS_LOST, demanded_dscp};
 use super::interfaces::Iface;
 use super::io::Reason;
 use super::proof::{Head, MOST, Number, Party};
@@ -378,6 +378,7 @@ impl Boomerang {
                 return Err(Unproved::Member);
             }
         }
+        let lost = standing.is_some_and(|flow| flow.has(IS_LOST));
         let standing = standing.filter(|_| head != 0).map(|flow| (Head(head), flow.grant));
         let side = if message.pass == Pass::Request { iif } else { origin.oif };
         let party = Party { flow: *flow, initiator: origin.initiator(message.pass), side };
@@ -386,6 +387,7 @@ impl Boomerang {
         // A number that another one was sent does not take the reservation of the first one over.
         if let (Ok(Proof::Returned(new)), Some((old, grant))) = (&result, standing)
             && *new != old
+            && !lost
             && resources.reservation(grant).is_none_or(|held| held.requester.holder() != party.initiator)
         {
             return Err(Unproved::Taken);

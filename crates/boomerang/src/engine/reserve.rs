@@ -9,13 +9,13 @@ use signalbox_core::shares::source;
 use signalbox_core::traffic::{FlowFilter, ServiceClass, TrafficSpec};
 use signalbox_core::wheel::Link;
 use signalbox_resources::{
-    Admitted, Cause, End, GrantId, GrantRequest, LostWhy, Neighbour, Owner, Proof as Proved, Refusal,
-    Requester, Resources,
+    Admitted, Cause, End, GrantId, GrantRequest, Neighbour, Owner, Proof as Proved, Refusal, Requester,
+    Resources,
 };
 
 use super::adopt::Proposal;
 use super::domain::Stamp;
-use super::flow::{Flow, FlowKey, IS_INTSERV, IS_MARKED};
+use super::flow::{Flow, FlowKey, IS_INTSERV, IS_LOST, IS_MARKED};
 use super::interfaces::Iface;
 use super::io::Reason;
 use super::path::{Origin, Proof};
@@ -143,6 +143,11 @@ impl Boomerang {
             self.remove(key, Some(resources));
             return Ok((0, Effect::Released));
         }
+        let lookup = self.settle_loss(lookup, message, origin).map_err(|reason| {
+            let available = self.available(origin, asked.service(), None, resources);
+            Refused { reason, available, note: None }
+        })?;
+        found = lookup.found;
         // 8. A member of an aggregate has no reservation of its own.
         if let Some(proposal) = &asked.proposal {
             if let Some(result) = self.join(proposal, lookup, asked, message.pass, origin, resources) {
@@ -336,7 +341,10 @@ impl Boomerang {
         }
         let (other, anywhere) = (key.of_other_end(), Iface::LOCAL);
         let found = self.find(other.hash(anywhere, &self.hasher), &other, anywhere);
-        let Some(flow) = found.and_then(|found| self.flows.get(found)) else { return result };
+        let Some(flow) = found.and_then(|found| self.flows.get(found)).filter(|flow| !flow.has(IS_LOST))
+        else {
+            return result;
+        };
         ask.beside = Some(flow.grant);
         resources.admit(self.now, &ask)
     }
@@ -391,7 +399,9 @@ impl Boomerang {
             self.domain.note_end(hash, stamp);
         }
         self.give_place_back(flow.key.initiator(), flow.iif);
-        if let Some(resources) = resources {
+        if flow.has(IS_LOST) {
+            self.lost_flows = self.lost_flows.saturating_sub(1);
+        } else if let Some(resources) = resources {
             resources.release(flow.grant);
         }
     }
@@ -401,23 +411,14 @@ impl Boomerang {
         for _ in 0..most {
             let Some(index) = self.wheel.pop_due(&mut self.flows, self.now) else { return };
             if let Some(key) = self.flows.key_of(index) {
-                self.counters.expired += 1;
-                tracing::debug!(grant = self.flows.get(key).map(|flow| flow.grant.0), "reservation expired");
+                let held = self.flows.get(key).filter(|flow| !flow.has(IS_LOST)).map(|flow| flow.grant.0);
+                if let Some(grant) = held {
+                    self.counters.expired += 1;
+                    tracing::debug!(grant, "reservation expired");
+                }
                 resources.because(End::Expired);
                 self.remove(key, Some(resources));
             }
-        }
-    }
-
-    /// A grant was lost. The next message of the flow asks for it again.
-    pub(super) fn on_lost(&mut self, key: Key, grant: GrantId, why: LostWhy) {
-        if self.flows.get(key).is_some_and(|flow| flow.grant == grant) {
-            tracing::debug!(grant = grant.0, reason = %why, "reservation lost");
-            self.counters.lost += 1;
-            self.remove(key, None);
-        } else if self.aggregate_is_lost(key, grant) {
-            tracing::debug!(grant = grant.0, reason = %why, "aggregate lost");
-            self.counters.lost += 1;
         }
     }
 

@@ -4,11 +4,12 @@ use core::time::Duration;
 use std::collections::HashMap;
 
 use signalbox_core::index::KeyedHasher;
+use signalbox_core::traffic::ServiceClass;
 use signalbox_core::wheel::{Link, Timed};
 use signalbox_core::{Key, Random, Time};
 
 use super::interfaces::Iface;
-use super::io::ServiceParameters;
+use super::io::{ServiceParameters, Unreachable};
 use crate::wire::{Ends, FlowSpec, KEY_FIRST, Rates, ReturnProof};
 
 /// How long the replies to the first, second and third send are waited for.
@@ -59,6 +60,8 @@ pub(super) struct Session {
     pub(super) query: bool,
     /// Its user waits until the release is answered.
     pub(super) confirms: bool,
+    /// A router reported that the far end cannot be reached, since the last reply.
+    pub(super) unreachable: Option<Unreachable>,
     /// Its last message had an authentication.
     pub(super) signed: bool,
     /// Sends since the last reply; their transaction numbers.
@@ -93,6 +96,7 @@ impl Session {
             user: None,
             query: false,
             confirms: false,
+            unreachable: None,
             signed: false,
             outstanding: [None; 3],
             sends: 0,
@@ -105,9 +109,23 @@ impl Session {
         self.ends.dst.is_multicast()
     }
 
+    pub(super) const fn service(&self) -> ServiceClass {
+        match self.intserv {
+            None => ServiceClass::Dscp(self.flow.classifier.tos >> 2),
+            Some(ServiceParameters { guaranteed: None, .. }) => ServiceClass::ControlledLoad,
+            Some(ServiceParameters { guaranteed: Some(_), .. }) => ServiceClass::Guaranteed,
+        }
+    }
+
+    /// Whether its messages are about what the path granted before.
+    pub(super) fn stands(&self) -> bool {
+        self.granted.is_some() && self.state != State::Closing && !self.is_for_group()
+    }
+
     /// Removes the sends so far: a reply came, or another message is sent from now on. The result is their transactions.
     pub(super) fn settle(&mut self) -> [Option<u32>; 3] {
         self.sends = 0;
+        self.unreachable = None;
         core::mem::take(&mut self.outstanding)
     }
 

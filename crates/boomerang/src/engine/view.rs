@@ -9,7 +9,7 @@ use signalbox_resources::GrantId;
 
 use super::Boomerang;
 use super::adopt::Aggregate;
-use super::flow::{Flow, IS_INTSERV};
+use super::flow::{Flow, IS_INTSERV, IS_LOST};
 use super::initiator::filter_of;
 use super::session::{Session, State as SessionState};
 use crate::wire::{Pass, Rates};
@@ -140,7 +140,7 @@ impl Boomerang {
         if from < flows {
             let mut more = true;
             let next = self.flows.walk(from, |_, flow| {
-                more = visit(self.view(flow));
+                more = flow.has(IS_LOST) || visit(self.view(flow));
                 more
             });
             if next.is_some() || !more {
@@ -156,7 +156,8 @@ impl Boomerang {
 
     /// All reservations of this node as a node on the path, those for aggregates last. For tests.
     pub fn flows(&self) -> impl Iterator<Item = FlowView> {
-        let flows = self.flows.iter().map(|(_, flow)| self.view(flow));
+        let held = self.flows.iter().filter(|(_, flow)| !flow.has(IS_LOST));
+        let flows = held.map(|(_, flow)| self.view(flow));
         flows.chain(self.aggregates.table.iter().map(|(_, aggregate)| self.view_of_aggregate(aggregate)))
     }
 
@@ -178,7 +179,7 @@ impl Boomerang {
     /// Number of reservations as a node on the path.
     #[must_use]
     pub const fn flow_count(&self) -> u32 {
-        self.flows.len()
+        self.flows.len().saturating_sub(self.lost_flows)
     }
 
     /// Number of reservations for aggregates of other nodes.

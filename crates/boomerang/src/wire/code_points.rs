@@ -93,6 +93,8 @@ signalbox_wire::flags! {
         NO_ECHO = 0x0002, "NO_ECHO";
         /// The initiating node returns options of [`OptionType::RETURN_PROOF`]. An extension of this suite.
         RETURNS = 0x0004, "RETURNS";
+        /// The path granted the reservation before: a node that lost it since then refuses the message. An extension of this suite.
+        STANDS = 0x0008, "STANDS";
     }
 }
 

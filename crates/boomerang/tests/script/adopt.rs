@@ -13,7 +13,7 @@ fn adopting(change: impl FnOnce(&mut Config)) -> Config {
     config
 }
 
-fn adopter() -> Rig {
+pub(crate) fn adopter() -> Rig {
     Rig::with(adopting(|_| {}))
 }
 
@@ -41,7 +41,7 @@ fn with(fields: Fields, flags: u16, options: &[Aggregation]) -> Fields {
     Fields { options: message.split_off(length), ..fields }
 }
 
-fn member(port: u16, sum: u32) -> Fields {
+pub(crate) fn member(port: u16, sum: u32) -> Fields {
     with(request(port), 0, &[proposal(sum)])
 }
 

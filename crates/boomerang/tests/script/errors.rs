@@ -123,6 +123,25 @@ fn other_errors_end_no_session() {
     assert_eq!(rig.wait(seconds(1.1)).len(), 1, "the request is repeated");
 }
 
+/// A session that the path had granted names the router that reported its requests, if no reply comes at all.
+#[test]
+fn a_lost_path_names_the_router_that_lost_it() {
+    for reported in [true, false] {
+        let mut rig = Rig::new();
+        let first = rig.command(1, Command::Open(wish())).remove(0);
+        rig.echo(&first, |_| {});
+        let refresh = (0..300).find_map(|_| rig.wait(seconds(0.1)).pop()).unwrap();
+        if reported {
+            let (fields, error) = error_about("203.0.113.9", &refresh, Dropped::NoRoute);
+            rig.octets(2, &fields, &error);
+        }
+        rig.wait(seconds(7.1));
+        let report = Unreachable { node: ip("203.0.113.9"), code: 0 };
+        let event = if reported { Event::Unreachable(report) } else { Event::Unanswered };
+        assert_eq!(*rig.last_event(), event);
+    }
+}
+
 /// BOOM-G42-01: an error about a message of another node has no effect.
 #[test]
 fn errors_about_others_have_no_effect() {

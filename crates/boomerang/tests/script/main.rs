@@ -8,6 +8,7 @@ mod groups;
 mod guess;
 mod initiator;
 mod intserv;
+mod lost;
 mod path;
 mod proof;
 mod propose;

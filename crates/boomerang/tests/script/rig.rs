@@ -13,7 +13,7 @@ use signalbox_boomerang::wire::{
 };
 use signalbox_core::node::{Interface, NoRoute, Route};
 use signalbox_core::packet::Received;
-use signalbox_core::traffic::ReservationId;
+use signalbox_core::traffic::{ReservationId, ReserveError};
 use signalbox_core::{IfIndex, Time};
 use signalbox_resources::{ResourceOutput, Resources};
 
@@ -173,6 +173,8 @@ pub(crate) struct Rig {
     pub(crate) installs: u32,
     /// What the kernel was asked to remove.
     pub(crate) removed: Vec<ReservationId>,
+    /// The kernel refuses what it is asked to install.
+    pub(crate) kernel_refuses: bool,
     pub(crate) answer_lookups: bool,
     /// The source that routing chooses; unspecified: it is left to the node.
     pub(crate) source: IpAddr,
@@ -240,6 +242,7 @@ impl Rig {
             lookups: 0,
             installs: 0,
             removed: Vec::new(),
+            kernel_refuses: false,
             answer_lookups: true,
             source: ip("0.0.0.0"),
             no_route: NoRoute::Unreachable,
@@ -247,13 +250,7 @@ impl Rig {
             sent: Vec::new(),
         };
         rig.routes.insert(ip(IN), 1);
-        let all = [
-            interface(1, &[NODE, "2001:db8::fe"]),
-            interface(2, &["198.51.100.1", "2001:db8:1::1"]),
-            interface(3, &["203.0.113.1"]),
-        ];
-        rig.resources.interfaces(&all);
-        rig.input(Input::Interfaces(&all));
+        rig.interfaces(&[1, 2, 3]);
         rig
     }
 
@@ -261,6 +258,18 @@ impl Rig {
     pub(crate) fn be(&mut self, address: &str) {
         self.source = ip(address);
         self.input(Input::Interfaces(&[interface(2, &["198.51.100.1", address])]));
+    }
+
+    /// The interfaces of the node from now on.
+    pub(crate) fn interfaces(&mut self, numbers: &[u32]) {
+        let all = [
+            interface(1, &[NODE, "2001:db8::fe"]),
+            interface(2, &["198.51.100.1", "2001:db8:1::1"]),
+            interface(3, &["203.0.113.1"]),
+        ];
+        let some: Vec<_> = all.into_iter().filter(|one| numbers.contains(&one.ifindex.0)).collect();
+        self.resources.interfaces(&some);
+        self.input(Input::Interfaces(&some));
     }
 
     /// Gives an interface another MTU.
@@ -306,7 +315,8 @@ impl Rig {
                 match output {
                     ResourceOutput::Install { id, .. } => {
                         self.installs += 1;
-                        self.resources.installed(id, Ok(()));
+                        let result = if self.kernel_refuses { Err(ReserveError::Failed) } else { Ok(()) };
+                        self.resources.installed(id, result);
                     }
                     ResourceOutput::Remove { id } => self.removed.push(id),
                     ResourceOutput::Lost { owner, grant, why } => {

@@ -209,10 +209,12 @@ pub(super) fn path_grant(rates: Rates, service: ApiService, rerouted: bool) -> v
 /// A refusal of the path.
 pub(super) fn failure(refusal: &Refusal) -> v1::Failure {
     let cause = match refusal.reason {
-        Why::Resources | Why::Full => v1::Cause::Admission,
-        Why::Policy | Why::Unauthenticated | Why::KeyFull | Why::NoProof | Why::WrongProof => {
+        Why::Resources | Why::Full | Why::Reduced | Why::Gone => v1::Cause::Admission,
+        Why::Policy | Why::Unauthenticated | Why::KeyFull | Why::NoProof | Why::WrongProof | Why::Ended => {
             v1::Cause::Policy
         }
+        Why::Preempted => v1::Cause::Preempted,
+        Why::Kernel => v1::Cause::Kernel,
         Why::Conflict => v1::Cause::Conflict,
         Why::Unsupported | Why::BadRequest => v1::Cause::Protocol,
         // The drafts have one reason.

@@ -113,6 +113,11 @@ impl Reservation {
             }
             BoomerangEvent::Unanswered if self.granted => Event::Lost(convert::silence(v1::Cause::Expired)),
             BoomerangEvent::Unanswered => Event::Failed(convert::silence(v1::Cause::NoAnswer)),
+            // The path was lost after it had granted.
+            BoomerangEvent::Unreachable(report) if self.granted => {
+                let cause = v1::Cause::Expired.into();
+                Event::Lost(v1::Failure { cause, ..convert::unreachable(report) })
+            }
             BoomerangEvent::Unreachable(report) => Event::Failed(convert::unreachable(report)),
             BoomerangEvent::Rejected(why) if self.granted => {
                 self.changing = false;
