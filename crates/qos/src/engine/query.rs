@@ -382,7 +382,10 @@ impl Qos {
         kind: RequestKind,
         resources: &mut Resources,
     ) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if let Some(local) = &mut session.local {
+            local.queried = (!route.local).then_some(route.ifindex);
+        }
         let flow = Flow {
             key,
             session: session.id,
