@@ -50,7 +50,12 @@ impl Identity {
     pub fn terminate(&self, grace: Duration) -> io::Result<()> {
         let pidfd = match sys::pidfd_open(self.pid) {
             Ok(pidfd) => pidfd,
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
+            // ENOENT and, before Linux 6.9, EINVAL: the number is that of a thread by now, so that the process has ended.
+            Err(error)
+                if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ENOENT | libc::EINVAL)) =>
+            {
+                return Ok(());
+            }
             Err(error) => return Err(error),
         };
         // The descriptor refers to one process for ever, so this check holds for what follows.
