@@ -1,5 +1,6 @@
 //! `[enforcement]`: how the kernel keeps reservations.
 
+use signalbox_linux::Scope;
 use signalbox_linux::traffic::{Enforcement as KernelMode, LinkConfig, Signaling, TrafficConfig};
 use signalbox_node::resources::config::ANY_LINK;
 use signalbox_node::resources::units::Share;
@@ -66,7 +67,7 @@ impl Enforcement {
 
     /// What to enforce: the links that can be reserved at, as far as they are named and have a capacity. The node's own
     /// packets carry `mark`.
-    pub(crate) fn enforcer(&self, resources: &Config, mark: u32) -> TrafficConfig {
+    pub(crate) fn enforcer(&self, resources: &Config, mark: u32, scope: Scope) -> TrafficConfig {
         let links = resources.links.iter().filter(|link| link.interface != ANY_LINK).filter_map(|link| {
             let rate = link.capacity?.0;
             Some(LinkConfig {
@@ -83,6 +84,7 @@ impl Enforcement {
                 Mode::BestEffort => KernelMode::BestEffort,
                 Mode::Off => KernelMode::Off,
             },
+            scope,
             links: links.collect(),
             ebpf: self.ebpf,
             signaling: Signaling { mark, ..Signaling::default() },

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use signalbox_core::{EntryRequest, Unproved};
-use signalbox_linux::{IoConfig, accounts};
+use signalbox_linux::{IoConfig, Scope, accounts};
 
 use crate::access::{self, Access};
 use crate::keys::Keys;
@@ -25,6 +25,8 @@ pub struct Node {
     pub name: String,
     /// The protocols that run.
     pub protocols: Vec<&'static str>,
+    /// The VRF that the daemon works in; `None`: all of the network.
+    pub vrf: Option<String>,
     families: Vec<Family>,
 }
 
@@ -40,6 +42,7 @@ impl Default for Node {
         Self {
             name: host_name().to_owned(),
             protocols: vec!["gist", "ping", "qos"],
+            vrf: None,
             families: vec![Family::V4, Family::V6],
         }
     }
@@ -76,11 +79,29 @@ impl Node {
             list(choice(&[("ipv4", Family::V4), ("ipv6", Family::V6)])),
             "Versions of IP that all protocols signal over; one at least.",
         );
+        keys.option(
+            "vrf",
+            &mut self.vrf,
+            text(15),
+            "none",
+            "Name of a VRF (Linux): the daemon takes packets, routes and interfaces of this VRF only, and enforces at its interfaces \
+             only. One daemon for each VRF, each with its own `control.socket` ([operation.md](operation.md#vrf)). The VRF must \
+             exist at the start. Not with `boomerang`, `gist_nat`, and firewalls and NATs of `natfw` and `casp`.",
+        );
+        let possible =
+            |name: &String| !name.is_empty() && !name.contains(|c: char| c == '/' || c.is_whitespace());
+        let message = "no name of an interface: write that of a VRF, as `ip vrf` shows it";
+        keys.check(self.vrf.as_ref().is_none_or(possible), &["vrf"], message);
         keys.check(
             !self.families.is_empty(),
             &["families"],
             "empty: write one version at least, such as [\"ipv4\"]",
         );
+    }
+
+    /// The part of the network that the daemon works in.
+    pub(crate) fn scope(&self) -> Scope {
+        Scope::of(self.vrf.clone())
     }
 
     /// Whether a protocol runs.
@@ -251,7 +272,8 @@ impl Kernel {
             "table",
             &mut self.table,
             number(1..=u32::MAX),
-            "Routing table for packets with `mark`. No other program uses it.",
+            "Routing table for packets with `mark`. No other program uses it. With `node.vrf` it is this number times 65,536 plus the \
+             VRF's table.",
         );
         keys.key(
             "rule_preference",
@@ -341,6 +363,7 @@ impl Kernel {
         io.rule_preference = self.rule_preference;
         io.keep_rule_first = self.keep_rule_first;
         io.priority = self.priority;
+        io.scope = node.scope();
         io.ipv4 = node.families.contains(&Family::V4);
         io.ipv6 = node.families.contains(&Family::V6);
     }

@@ -28,6 +28,7 @@ mod secret;
 mod secrets;
 mod show;
 mod tree;
+mod vrf;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -225,6 +226,7 @@ impl Config {
         self.check_zones(keys);
         openings::check(self, keys);
         self.check_helper(keys);
+        self.check_vrf(keys);
         let Self { node, protocols, control, .. } = self;
         let Some(directory) = directory else { return };
         control.check(keys);
@@ -290,7 +292,8 @@ impl Config {
     /// What the kernel shall enforce; `None` if no protocol reserves.
     #[must_use]
     pub fn traffic(&self) -> Option<TrafficConfig> {
-        self.reserves().then(|| self.enforcement.enforcer(&self.admission(), self.kernel.own_mark))
+        self.reserves()
+            .then(|| self.enforcement.enforcer(&self.admission(), self.kernel.own_mark, self.node.scope()))
     }
 
     /// Whether a protocol that reserves runs.

@@ -113,7 +113,7 @@ impl Helper {
                 "remove privileges.helper, or the protocol",
             ));
         }
-        let config = config.without_families_switched_off();
+        let (config, vrf) = config.for_this_machine()?;
         let netlink = |error| OpenError::system("route netlink", &error);
         let system = |error| OpenError::system("the socket of the helper", &error);
         if let Some(directory) = path.parent() {
@@ -130,7 +130,7 @@ impl Helper {
             path: path.to_owned(),
             listener,
             user: user.ids().0,
-            routes: Routes::open().map_err(netlink)?,
+            routes: Routes::open(vrf).map_err(netlink)?,
             events: Events::open(config.table).map_err(netlink)?,
             removals: Removals::open().map_err(netlink)?,
             relay: Relay::open(requests(&config).map(|(port, _)| port).collect(), &config)?,
@@ -171,6 +171,9 @@ impl Helper {
             }
             if changes.contains(&true) {
                 self.restore();
+                if let Some(vrf) = self.config.scope.vrf().filter(|_| self.routes.has_lost_vrf()) {
+                    return Err(io::Error::other(format!("the VRF {vrf} is gone, and the sockets with it")));
+                }
             }
         }
     }

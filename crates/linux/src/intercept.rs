@@ -8,6 +8,9 @@
 //! Packets of an entry whose source nothing proves are dropped at the hook input if the route to their source leaves by another
 //! interface, like a reverse path filter. All that this node takes passes that hook.
 //!
+//! A VRF has a table of its own, for its packets alone (`scope.rs`). There the kernel compares the source of a message with the routes of
+//! the VRF only: the interface by which it came in does not count.
+//!
 //! The table belongs to a netlink socket of this process where the kernel supports that (Linux 5.12): then no other
 //! program can remove it, and `nft flush ruleset` leaves it. [`Interception::restore`] installs again what was removed
 //! nevertheless.
@@ -25,6 +28,7 @@ use crate::netlink::Batch;
 use crate::netlink::nftables::expression::{self, Compare, Header};
 use crate::netlink::nftables::{self, Hook, LAST, NFPROTO_IPV4, NFPROTO_IPV6, RAW, begin, transact};
 use crate::netlink::rules::{self, Rank};
+use crate::scope::Scope;
 pub(crate) use sources::{Sources, value};
 
 /// Name of the tables, in families `ip` and `ip6`.
@@ -38,7 +42,6 @@ const SENT: &str = "untracked_sent";
 const TESTED: &str = "tested";
 /// The chain that drops packets which do not come from where their source is.
 const UNPROVED: &str = "unproved";
-const LOOPBACK: &str = "lo";
 const UDP: u8 = 17;
 /// Type and length of IPv4's Router Alert (RFC 2113).
 const ROUTER_ALERT_V4: [u8; 2] = [148, 4];
@@ -155,9 +158,10 @@ impl Interception {
         if !self.owned {
             let whole = |ipv6| {
                 let planned = plan(&self.config, ipv6, self.compares);
+                let table = self.config.scope.name(TABLE);
                 for chain in [CHAIN, ARRIVING, SENT, TESTED, UNPROVED] {
                     let wanted = planned.iter().filter(|rule| rule.chain() == chain).count();
-                    if wanted > 0 && nftables::rules(family(ipv6), (TABLE, chain))? != wanted {
+                    if wanted > 0 && nftables::rules(family(ipv6), (&table, chain))? != wanted {
                         return Ok(false);
                     }
                 }
@@ -251,9 +255,10 @@ const fn family(ipv6: bool) -> u8 {
 
 /// Appends the deletion of the tables. It adds each table first, so that the deletion of a missing table is no error.
 fn compose_removal(requests: &mut Batch, config: &IoConfig) {
+    let table = config.scope.name(TABLE);
     for family in families(config).map(family) {
-        nftables::table(requests, family, TABLE, 0, false);
-        nftables::delete_table(requests, family, TABLE);
+        nftables::table(requests, family, &table, 0, false);
+        nftables::delete_table(requests, family, &table);
     }
 }
 
@@ -271,22 +276,23 @@ fn is_unsupported(error: &io::Error) -> bool {
 /// Appends the tables with their rules, in place of former ones.
 fn compose(requests: &mut Batch, config: &IoConfig, Kinds { owned, compares }: Kinds) {
     compose_removal(requests, config);
+    let table = config.scope.name(TABLE);
     for ipv6 in families(config) {
         let (family, planned) = (family(ipv6), plan(config, ipv6, compares));
-        nftables::table(requests, family, TABLE, 0, owned);
+        nftables::table(requests, family, &table, 0, owned);
         for (chain, hook) in [
-            (CHAIN, (Hook::Prerouting, config.priority)),
+            (CHAIN, (Hook::Prerouting, config.scope.priority(config.priority))),
             (ARRIVING, (Hook::Prerouting, RAW)),
             (SENT, (Hook::Output, RAW)),
             (TESTED, (Hook::Prerouting, LAST)),
             (UNPROVED, (Hook::Input, LAST)),
         ] {
             if chain == CHAIN || planned.iter().any(|rule| rule.chain() == chain) {
-                nftables::base_chain(requests, family, (TABLE, chain), "filter", hook);
+                nftables::base_chain(requests, family, (&table, chain), "filter", hook);
             }
         }
         for planned in planned {
-            let place = (TABLE, planned.chain());
+            let place = (table.as_str(), planned.chain());
             nftables::rule(requests, family, place, |rule| planned.compose(rule, ipv6, config));
         }
     }
@@ -320,7 +326,8 @@ struct Packets<'a> {
 /// The rules of a family.
 fn plan(config: &IoConfig, ipv6: bool, compares: bool) -> Vec<Planned<'_>> {
     let mut planned = if compares { plan_unproved(config) } else { Vec::new() };
-    if config.entries.iter().any(|request| datagrams(request).is_some()) {
+    // In a VRF there is no self-test.
+    if config.scope.is_all() && config.entries.iter().any(|request| datagrams(request).is_some()) {
         planned.push(Planned::Tested);
     }
     for (socket, request) in config.entries.iter().filter_map(datagrams) {
@@ -352,7 +359,7 @@ fn plan_unproved(config: &IoConfig) -> Vec<Planned<'_>> {
         let chosen = named.iter().filter(|(_, chosen)| *chosen).map(|(name, _)| Some(name.as_str()));
         let excepted = named.iter().filter(|(_, chosen)| !*chosen).map(|(name, _)| name.as_str());
         if *others {
-            let all = std::iter::once(LOOPBACK).chain(excepted);
+            let all = std::iter::once(config.scope.loopback()).chain(excepted);
             planned.extend(all.map(|interface| Planned::Excepted { interface, entry }));
         }
         for interface in chosen.filter(|_| !*others).chain(others.then_some(None)) {
@@ -400,30 +407,35 @@ impl Planned<'_> {
     }
 
     fn compose(&self, rule: &mut Batch, ipv6: bool, config: &IoConfig) {
+        let scope = &config.scope;
         match *self {
             Self::Redirected { socket, packets } => {
-                compose_conditions(rule, packets);
+                scope.packets(rule);
+                compose_conditions(rule, packets, scope);
                 expression::redirect(rule, family(ipv6), socket);
                 expression::mark(rule, config.mark);
                 expression::accept(rule);
             }
             Self::Arriving { packets } => {
-                compose_conditions(rule, packets);
+                scope.packets(rule);
+                compose_conditions(rule, packets, scope);
                 expression::untracked(rule);
             }
             Self::Sent { matches } => {
                 expression::has_mark(rule, config.own_mark);
                 let packets = Packets { through: None, port: None, alert: Alert::Absent, matches };
-                compose_conditions(rule, packets);
+                compose_conditions(rule, packets, scope);
                 expression::untracked(rule);
             }
             Self::Tested => selftest::guard(rule, ipv6, UDP, config.mark),
             Self::Excepted { interface, entry } => {
+                scope.packets(rule);
                 of_entry(rule, entry);
-                expression::arrived_by(rule, interface);
+                scope.arrived_by(rule, interface);
                 expression::accept(rule);
             }
             Self::Unproved { interface, entry, condition } => {
+                scope.packets(rule);
                 // The program nft (1.0.6) cannot list a rule that loads octets behind a protocol which it does not know.
                 if let Some(Match { offset, mask, value }) = condition {
                     let header = if matches!(entry, Entry::Udp(_)) { UDP_HEADER } else { 0 };
@@ -433,7 +445,7 @@ impl Planned<'_> {
                 }
                 of_entry(rule, entry);
                 if let Some(interface) = interface {
-                    expression::arrived_by(rule, interface);
+                    scope.arrived_by(rule, interface);
                 }
                 expression::came_from_its_source(rule, false);
                 expression::counter(rule);
@@ -477,9 +489,13 @@ fn datagrams(request: &EntryRequest) -> Option<(u16, &EntryRequest)> {
 }
 
 /// Composes the conditions for the packets of a rule. GIST's interception (RFC 5971 §4.3.1, §5.3.2) is one of these.
-fn compose_conditions(rule: &mut Batch, Packets { through, port, alert, matches }: Packets<'_>) {
+fn compose_conditions(
+    rule: &mut Batch,
+    Packets { through, port, alert, matches }: Packets<'_>,
+    scope: &Scope,
+) {
     if let Some(through) = through {
-        expression::arrived_by(rule, &through.from);
+        scope.arrived_by(rule, &through.from);
     }
     expression::protocol(rule, UDP);
     if let Some(port) = port {

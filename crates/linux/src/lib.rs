@@ -17,7 +17,7 @@
 //!
 //! Everything that this crate makes in the kernel has a fixed name or number, by which it is found and removed: the
 //! nftables tables `signalbox`, `signalbox_ip46`, `signalbox_traffic` and `signalbox_pinholes`, the rule and route with the configured mark
-//! and table, the qdisc `5342:`.
+//! and table, the qdisc `5342:`. Tables of a daemon of one VRF have its name, too ([`Scope`]).
 
 pub mod accounts;
 pub mod capability;
@@ -38,6 +38,7 @@ pub mod netns;
 pub mod pinhole;
 pub mod process;
 pub mod relay;
+mod scope;
 #[cfg(feature = "simulated-kernel")]
 pub mod simulated;
 pub mod stream;
@@ -48,4 +49,5 @@ pub mod traffic;
 pub use error::OpenError;
 pub use io::{Batch, Failure, Io, IoConfig, IpCounters, Judged, Ready, UdpCounters, Undeliverable, Waker};
 pub use netlink::{Change, MulticastRoute, interface_names, rules_before};
+pub use scope::Scope;
 pub use stream::kernel_speaks_sctp;

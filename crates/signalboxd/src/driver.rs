@@ -150,6 +150,10 @@ impl Driver {
             if ready.changes {
                 let changes = self.changes();
                 self.done(Part::Changes, changes);
+                // Sockets that are opened again cost no more than a restart, which the service manager does until the VRF is there.
+                if let Some(vrf) = self.engine.io.lost_vrf() {
+                    bail!("the VRF {vrf} is gone, and the sockets with it: start again when it is there");
+                }
             }
             if ready.woken {
                 let goes_on = self.requests(requests)?;

@@ -154,7 +154,12 @@ fn load(path: &Path) -> Result<(Config, Vec<String>), String> {
 
 /// The warning about interfaces whose packets can have forged sources.
 fn forgeable(config: &Config) -> Option<String> {
-    let names = signalbox_linux::interface_names().ok().filter(|_| config.judges_others())?;
+    if !config.judges_others() {
+        return None;
+    }
+    // The kernel compares the packets of a VRF as those of its device.
+    let device = config.node.vrf.clone().map(|vrf| vec![vrf]);
+    let names = device.map_or_else(|| signalbox_linux::interface_names().ok(), Some)?;
     let open = signalbox_linux::ingress::unfiltered(&names);
     (!open.is_empty()).then(|| {
         let open = open.join(", ");

@@ -67,6 +67,22 @@ fn a_daemon_with_a_helper_has_no_capability() {
     assert_eq!(daemon["SystemCallFilter"], with_bpf.replace("@system-service bpf ", "@system-service "));
 }
 
+/// Daemons of several VRFs have nothing in common but the directory of their configurations.
+#[test]
+fn a_daemon_of_a_vrf_differs_in_its_files_only() {
+    let (plain, vrf) =
+        (service(&["signalboxd.service"]), service(&["signalboxd.service", "signalboxd-vrf.conf"]));
+    let differs: Vec<_> = plain.keys().filter(|key| plain[*key] != vrf[*key]).map(String::as_str).collect();
+    assert_eq!(differs, ["ExecReload", "ExecStart", "LogsDirectory", "RuntimeDirectory", "StateDirectory"]);
+    for (key, part) in [("ExecStart", "signalboxd"), ("ExecReload", "signalboxd")] {
+        assert_eq!(vrf[key], plain[key].replace(&format!("/{part}.toml"), "/%i.toml"), "{key}");
+    }
+    for key in ["LogsDirectory", "RuntimeDirectory", "StateDirectory"] {
+        assert_eq!(vrf[key], format!("{}-%i", plain[key]), "{key}");
+    }
+    assert_eq!(vrf.len(), plain.len());
+}
+
 /// What confines the daemon confines its helper.
 #[test]
 fn the_helper_is_confined_as_the_daemon_is() {

@@ -2920,6 +2920,9 @@ pub struct GetNodeResponse {
     /// Whether intercepted packets come to the daemon; absent if it does not intercept, or a helper does so for it.
     #[prost(message, optional, tag = "18")]
     pub interception: ::core::option::Option<InterceptionStatus>,
+    /// The VRF that the daemon works in; absent: all of the network.
+    #[prost(string, optional, tag = "24")]
+    pub vrf: ::core::option::Option<::prost::alloc::string::String>,
 }
 impl ::prost::Name for GetNodeResponse {
     const NAME: &'static str = "GetNodeResponse";

@@ -39,7 +39,7 @@ impl Relay {
     pub(super) fn open(ports: Vec<u16>, config: &IoConfig) -> Result<Self, OpenError> {
         let open = |wanted: bool, domain, kind| {
             let wanted = wanted && !ports.is_empty();
-            wanted.then(|| udp::open_relayed(domain, config.own_mark, kind > 0)).transpose()
+            wanted.then(|| udp::open_relayed(domain, config, kind > 0)).transpose()
         };
         let mut sockets = [const { [None, None] }; CHANNELS];
         for (kind, pair) in sockets.iter_mut().enumerate() {

@@ -79,8 +79,8 @@ impl Alert {
     /// Installs table, rule and route for `protocol`, whose Router Alert has `value` with IPv6 and 0 with IPv4. The
     /// interception of another entry may have installed the same rule and route, which are reused.
     pub(super) fn lay(ipv6: bool, protocol: u8, value: u16, config: &IoConfig) -> Result<Self, OpenError> {
-        let name = format!("{TABLE}{protocol}");
-        let family = if ipv6 { "IPv6" } else { "IPv4" };
+        let name = config.scope.name(&format!("{TABLE}{protocol}"));
+        let (table, family) = (name.clone(), if ipv6 { "IPv6" } else { "IPv4" });
         let system = |error: io::Error| match error.raw_os_error() {
             Some(libc::EPERM) => OpenError::net_admin("intercepting raw packets", &error),
             Some(libc::EOPNOTSUPP | libc::EINVAL) => OpenError::new(
@@ -92,9 +92,7 @@ impl Alert {
             ),
             Some(libc::EBUSY | libc::EEXIST) => OpenError::new(
                 "alerts-in-use",
-                format!(
-                    "the nftables table {TABLE}{protocol} for {family} belongs to another process ({error})"
-                ),
+                format!("the nftables table {table} for {family} belongs to another process ({error})"),
                 "stop the other daemon in this network namespace",
             ),
             _ => OpenError::system("intercepting raw packets", &error),
@@ -102,9 +100,9 @@ impl Alert {
         let mut requests = Batch::open(NETLINK_NETFILTER).map_err(system)?;
         begin(&mut requests);
         if ipv6 {
-            compose_v6(&mut requests, &name, (protocol, value), (config.mark, config.priority))
+            compose_v6(&mut requests, &name, (protocol, value), config);
         } else {
-            compose_v4(&mut requests, &name, protocol, (config.mark, config.priority))
+            compose_v4(&mut requests, &name, protocol, config);
         }
         end(&mut requests);
         if let Some((_, error)) = requests.send_transaction().map_err(system)?.into_iter().next() {
@@ -154,30 +152,41 @@ impl Drop for Alert {
 ///
 /// The first rule accepts Router Alerts of other values, which nodes ignore (RFC 2711 §2.1). It reads the position at
 /// which the option stands unless other options precede it.
-fn compose_v6(requests: &mut Batch, name: &str, (protocol, value): (u8, u16), (mark, priority): (u32, i32)) {
-    chain(requests, name, NFPROTO_IPV6, (Hook::Prerouting, priority));
+///
+/// The rules of a VRF begin with a comparison of the device. The second and that of the self-test are left out: packets to a group pass
+/// the hook prerouting as those of their interface only.
+fn compose_v6(requests: &mut Batch, name: &str, (protocol, value): (u8, u16), config: &IoConfig) {
+    let IoConfig { mark, scope, .. } = config;
+    chain(requests, name, NFPROTO_IPV6, (Hook::Prerouting, scope.priority(config.priority)));
     rule(requests, (name, CHAIN), (NFPROTO_IPV6, protocol), |rule| {
+        scope.packets(rule);
         expression::hop_by_hop(rule, (2, 2));
         expression::compare(rule, Compare::Equal, &[5, 2]);
         expression::hop_by_hop(rule, (4, 2));
         expression::compare(rule, Compare::NotEqual, &value.to_be_bytes());
         expression::accept(rule);
     });
+    if scope.is_all() {
+        rule(requests, (name, CHAIN), (NFPROTO_IPV6, protocol), |rule| {
+            expression::has_hop_by_hop(rule);
+            destination(rule, DESTINATION_V6);
+            expression::compare(rule, Compare::Equal, &[GROUP]);
+            expression::immediate(rule, &[ALIAS]);
+            expression::store(rule, Header::Network, (DESTINATION_V6, 1));
+        });
+    }
     rule(requests, (name, CHAIN), (NFPROTO_IPV6, protocol), |rule| {
+        scope.packets(rule);
         expression::has_hop_by_hop(rule);
-        destination(rule, DESTINATION_V6);
-        expression::compare(rule, Compare::Equal, &[GROUP]);
-        expression::immediate(rule, &[ALIAS]);
-        expression::store(rule, Header::Network, (DESTINATION_V6, 1));
+        expression::mark(rule, *mark);
     });
-    rule(requests, (name, CHAIN), (NFPROTO_IPV6, protocol), |rule| {
-        expression::has_hop_by_hop(rule);
-        expression::mark(rule, mark);
-    });
+    if !scope.is_all() {
+        return;
+    }
     // Those of IPv4 without a mark do not leave either: the kernel gives what it would forward to the socket.
     nftables::base_chain(requests, NFPROTO_IPV6, (name, TESTED), "filter", (Hook::Prerouting, LAST));
     nftables::rule(requests, NFPROTO_IPV6, (name, TESTED), |rule| {
-        selftest::guard(rule, true, protocol, mark);
+        selftest::guard(rule, true, protocol, *mark);
     });
 }
 
@@ -188,20 +197,24 @@ fn compose_v6(requests: &mut Batch, name: &str, (protocol, value): (u8, u16), (m
 /// meta l4proto PROTOCOL ip option ra value 0 meta mark set MARK
 /// ```
 ///
-/// The kernel ignores alerts of other values, too.
-fn compose_v4(requests: &mut Batch, name: &str, protocol: u8, (mark, priority): (u32, i32)) {
-    chain(requests, name, NFPROTO_IPV4, (Hook::Prerouting, priority));
+/// The kernel ignores alerts of other values, too. In a VRF it intercepts packets to groups itself, as the first rule is left out there.
+fn compose_v4(requests: &mut Batch, name: &str, protocol: u8, config: &IoConfig) {
+    let IoConfig { mark, scope, .. } = config;
+    chain(requests, name, NFPROTO_IPV4, (Hook::Prerouting, scope.priority(config.priority)));
+    if scope.is_all() {
+        rule(requests, (name, CHAIN), (NFPROTO_IPV4, protocol), |rule| {
+            alert_v4(rule);
+            destination(rule, DESTINATION_V4);
+            expression::compare(rule, Compare::AtLeast, &[GROUPS_V4[0]]);
+            expression::compare(rule, Compare::AtMost, &[GROUPS_V4[1]]);
+            expression::change_bits(rule, &[!ALIAS_BIT_V4], &[ALIAS_BIT_V4]);
+            expression::store(rule, Header::Network, (DESTINATION_V4, 1));
+        });
+    }
     rule(requests, (name, CHAIN), (NFPROTO_IPV4, protocol), |rule| {
+        scope.packets(rule);
         alert_v4(rule);
-        destination(rule, DESTINATION_V4);
-        expression::compare(rule, Compare::AtLeast, &[GROUPS_V4[0]]);
-        expression::compare(rule, Compare::AtMost, &[GROUPS_V4[1]]);
-        expression::change_bits(rule, &[!ALIAS_BIT_V4], &[ALIAS_BIT_V4]);
-        expression::store(rule, Header::Network, (DESTINATION_V4, 1));
-    });
-    rule(requests, (name, CHAIN), (NFPROTO_IPV4, protocol), |rule| {
-        alert_v4(rule);
-        expression::mark(rule, mark);
+        expression::mark(rule, *mark);
     });
 }
 

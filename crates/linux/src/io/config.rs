@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use signalbox_core::EntryRequest;
 
+use crate::error::OpenError;
 use crate::netlink::nftables::MANGLE;
 use crate::netlink::rules::Rule;
+use crate::scope::{Scope, Vrf};
 use crate::stream::StreamConfig;
 
 /// The configuration of [`Io::open`](super::Io::open).
@@ -21,12 +23,15 @@ pub struct IoConfig {
     pub ipv6: bool,
     /// Whether to install the interception rules of the entries. Without them only packets to this node are received.
     pub intercept: bool,
+    /// The VRF of sockets, lookups and rules.
+    pub scope: Scope,
     /// Packet mark that leads intercepted packets to this node. It is not 0, and no other program uses it.
     pub mark: u32,
     /// Packet mark of everything that this node sends, by which queues at its links distinguish it from forwarded
     /// packets. It is not 0, and no other program uses it.
     pub own_mark: u32,
-    /// Routing table that holds the route for packets with `mark`. No other program uses it.
+    /// Routing table that holds the route for packets with `mark`. No other program uses it. A VRF has one of its own, of which
+    /// this is the upper half of the number.
     pub table: u32,
     /// Preference of the policy rule for packets with `mark` when it is added.
     pub rule_preference: u32,
@@ -57,6 +62,7 @@ impl Default for IoConfig {
             ipv4: true,
             ipv6: true,
             intercept: true,
+            scope: Scope::default(),
             mark: 0x5b00_010e,
             own_mark: 0x5b00_010f,
             table: 270,
@@ -78,8 +84,20 @@ const SWITCHED_OFF: [&str; 2] =
     ["/proc/sys/net/ipv6/conf/all/disable_ipv6", "/proc/sys/net/ipv6/conf/lo/disable_ipv6"];
 
 impl IoConfig {
+    /// The same for this machine as it is now, and the VRF: without a family that the kernel has switched off, and with the routing
+    /// table of the VRF.
+    pub(crate) fn for_this_machine(&self) -> Result<(Self, Option<Vrf>), OpenError> {
+        let vrf = self.scope.find()?;
+        let mut config = self.without_families_switched_off();
+        if let Some(vrf) = vrf {
+            config.table = vrf.own_table(config.table);
+        }
+        config.streams.scope = config.scope.clone();
+        Ok((config, vrf))
+    }
+
     /// The same without IPv6, if the kernel has switched it off in the network namespace of this thread and IPv4 is there.
-    pub(crate) fn without_families_switched_off(&self) -> Self {
+    fn without_families_switched_off(&self) -> Self {
         // A kernel that was built or started without IPv6 has no such files.
         let off = SWITCHED_OFF.iter().all(|path| fs::read(path).map_or(true, |text| text.starts_with(b"1")));
         if !(self.ipv4 && self.ipv6 && off) {

@@ -74,6 +74,15 @@ pub(super) struct EchoPort {
 impl EchoPort {
     /// Opens the sockets, and installs the interception if the configuration allows it.
     pub(super) fn open(magic: u32, request: &EntryRequest, config: &IoConfig) -> Result<Self, OpenError> {
+        if let Some(vrf) = config.scope.vrf() {
+            return Err(OpenError::new(
+                "echo-in-vrf",
+                format!(
+                    "a queue of netfilter names the VRF {vrf} and not the interface by which a message came in"
+                ),
+                "remove the protocol from node.protocols, or node.vrf",
+            ));
+        }
         let raw = Sockets::open(config, request, |domain| send_only(domain, config))?;
         let wanted = [(config.ipv4, false), (config.ipv6, true)];
         let listen = |(wanted, ipv6): (bool, bool)| wanted.then(|| listen(ipv6, magic, config)).transpose();

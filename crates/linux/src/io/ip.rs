@@ -215,6 +215,7 @@ pub(super) fn open(
     };
     let system = |error| OpenError::system("raw socket", &error);
     set_mark(&socket, config.own_mark).map_err(system)?;
+    config.scope.bind(&socket).map_err(system)?;
     for (name, value) in options {
         set_option(&socket, level, *name, *value).map_err(system)?;
     }

@@ -107,7 +107,8 @@ impl Io {
     /// The first refusal of the kernel, with the action that helps. Everything made before is removed then.
     pub fn open(config: &IoConfig) -> Result<Self, OpenError> {
         let netlink = |error| OpenError::system("route netlink", &error);
-        let config = &config.without_families_switched_off();
+        let (config, vrf) = config.for_this_machine()?;
+        let config = &config;
         // Sockets of UDP come first: a rule without its socket lets packets pass.
         let (udp, others): (Vec<_>, Vec<_>) =
             config.entries.iter().partition(|request| matches!(request.entry, Entry::Udp(_)));
@@ -121,7 +122,7 @@ impl Io {
                 (None, opened.collect::<Result<Vec<_>, _>>()?)
             }
         };
-        let mut routes = Routes::open().map_err(netlink)?;
+        let mut routes = Routes::open(vrf).map_err(netlink)?;
         let events = Events::open(config.table).map_err(netlink)?;
         let neighbours = Neighbours::open(&mut routes).map_err(netlink)?;
         let removals = Removals::open().map_err(netlink)?;
@@ -339,6 +340,12 @@ impl Io {
         self.routes.interfaces()
     }
 
+    /// The name of the VRF, if its device is gone. The sockets are part of it and work no more.
+    #[must_use]
+    pub fn lost_vrf(&self) -> Option<&str> {
+        self.config.scope.vrf().filter(|_| self.routes.has_lost_vrf())
+    }
+
     /// The speeds of the interfaces that are up, as far as the kernel knows them, in octets a second.
     #[must_use]
     pub fn link_speeds(&self) -> Vec<(IfIndex, u64)> {
@@ -444,6 +451,11 @@ impl Io {
         {
             // The packets show whether that is in the way.
             tracing::debug!(%error, "the setting of the kernel for sources");
+        }
+        if let Some(vrf) = self.config.scope.vrf() {
+            return vec![format!(
+                "no interface of the VRF {vrf} takes packets in that this node sends by it"
+            )];
         }
         self.tests.begin(self.led, self.sources.passed_over(), &mut self.routes)
     }

@@ -101,7 +101,7 @@ impl Sockets {
         let wanted = [(config.ipv4, Domain::IPV4), (config.ipv6, Domain::IPV6)];
         for (place, (wanted, domain)) in self.detours.iter_mut().zip(wanted) {
             if wanted {
-                *place = Some(udp::open_doubtful(domain, config.own_mark)?);
+                *place = Some(udp::open_doubtful(domain, config)?);
             }
         }
         Ok(self)

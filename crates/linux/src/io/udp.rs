@@ -231,9 +231,9 @@ impl Sockets {
         let mut sockets = Self::open_bound(port, request, config)?;
         for (slot, (wanted, domain)) in families(config).into_iter().enumerate() {
             if wanted {
-                sockets.raw[slot] = Some(open_raw(domain, config.own_mark)?);
+                sockets.raw[slot] = Some(open_raw(domain, config)?);
                 for place in [&mut sockets.unproved[slot], &mut sockets.alerted[slot]] {
-                    *place = Some(open_doubtful(domain, config.own_mark)?);
+                    *place = Some(open_doubtful(domain, config)?);
                 }
             }
         }
@@ -377,8 +377,7 @@ fn open_udp(domain: Domain, port: u16, config: &IoConfig) -> Result<Socket, Open
     })?;
     let address: SocketAddr =
         if ipv6 { (Ipv6Addr::UNSPECIFIED, port).into() } else { (Ipv4Addr::UNSPECIFIED, port).into() };
-    // SO_REUSEADDR is not set: a second daemon would receive the first one's datagrams without an error.
-    socket.bind(&address.into()).map_err(|error| match error.raw_os_error() {
+    config.scope.bind_port(&socket, address).map_err(|error| match error.raw_os_error() {
         Some(libc::EACCES) => OpenError::bind_service(port, &error),
         Some(libc::EADDRINUSE) => OpenError::new(
             "port-in-use",
@@ -438,22 +437,24 @@ fn port_filter(port: Option<u16>) -> Vec<SockFilter> {
 }
 
 /// A raw socket of the helper for a kind of packets; `doubtful`: these may have no receiver.
-pub(crate) fn open_relayed(domain: Domain, mark: u32, doubtful: bool) -> Result<Socket, OpenError> {
-    if doubtful { open_doubtful(domain, mark) } else { open_raw(domain, mark) }
+pub(crate) fn open_relayed(domain: Domain, config: &IoConfig, doubtful: bool) -> Result<Socket, OpenError> {
+    if doubtful { open_doubtful(domain, config) } else { open_raw(domain, config) }
 }
 
 /// A raw socket for packets that may have no receiver.
-pub(super) fn open_doubtful(domain: Domain, mark: u32) -> Result<Socket, OpenError> {
-    let socket = open_raw(domain, mark)?;
+pub(super) fn open_doubtful(domain: Domain, config: &IoConfig) -> Result<Socket, OpenError> {
+    let socket = open_raw(domain, config)?;
     buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, DOUBTFUL_BUFFER);
     Ok(socket)
 }
 
-fn open_raw(domain: Domain, mark: u32) -> Result<Socket, OpenError> {
+fn open_raw(domain: Domain, config: &IoConfig) -> Result<Socket, OpenError> {
     let protocol = Protocol::from(libc::IPPROTO_RAW); // headers included; receives nothing
     let socket = Socket::new(domain, Type::RAW.nonblocking(), Some(protocol))
         .map_err(|error| OpenError::net_raw("forwarding packets with their own source port", &error))?;
-    set_mark(&socket, mark).map_err(|error| OpenError::net_admin("marking what is forwarded", &error))?;
+    set_mark(&socket, config.own_mark)
+        .map_err(|error| OpenError::net_admin("marking what is forwarded", &error))?;
+    config.scope.bind(&socket).map_err(|error| OpenError::system("a socket of the VRF", &error))?;
     Ok(socket)
 }
 

@@ -6,13 +6,18 @@ use signalbox_core::IfIndex;
 use signalbox_core::node::Interface;
 
 use super::codec::{Attributes, Connection, find, u32_of};
+use crate::scope::Vrf;
 use crate::sys::sockaddr;
 
 // Attributes of a link and an address in linux/if_link.h and linux/if_addr.h; libc defines only some of these.
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
+const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+/// Within IFLA_INFO_DATA of a VRF: its routing table.
+const IFLA_VRF_TABLE: u16 = 1;
 const IFLA_AF_SPEC: u16 = 26;
 /// Within IFLA_AF_SPEC and the family: the settings of the interface, one word each.
 const IFLA_INET_CONF: u16 = 1;
@@ -49,11 +54,36 @@ const TUNNELS: [&str; 18] = [
     "tun",
 ];
 
+/// The kind of a link in the kernel's IFLA_LINKINFO.
+fn kind(link_info: &[u8]) -> Option<&[u8]> {
+    find(Attributes(link_info), IFLA_INFO_KIND)?.split(|octet| *octet == 0).next()
+}
+
 /// Whether a link's kind in the kernel's IFLA_LINKINFO is that of a tunnel.
 fn is_tunnel(link_info: &[u8]) -> bool {
-    Attributes(link_info).filter(|(attribute, _)| *attribute == IFLA_INFO_KIND).any(|(_, kind)| {
-        TUNNELS.iter().any(|tunnel| kind.split(|octet| *octet == 0).next() == Some(tunnel.as_bytes()))
-    })
+    TUNNELS.iter().any(|tunnel| kind(link_info) == Some(tunnel.as_bytes()))
+}
+
+/// The routing table of a VRF in the kernel's IFLA_LINKINFO; `None`: the link is no VRF.
+fn vrf_table(link_info: &[u8]) -> Option<u32> {
+    let data = find(Attributes(link_info), IFLA_INFO_DATA).filter(|_| kind(link_info) == Some(b"vrf"))?;
+    find(Attributes(data), IFLA_VRF_TABLE).and_then(u32_of)
+}
+
+/// The VRF whose device has this name, and whether it is up.
+pub(crate) fn vrf(connection: &mut Connection, name: &str) -> io::Result<Option<(Vrf, bool)>> {
+    let mut found = None;
+    connection.begin(libc::RTM_GETLINK, libc::NLM_F_DUMP, &[0; 16]).transact(|message| {
+        let Some((fixed, attributes)) = message.split::<16>() else { return };
+        let [_, _, _, _, i0, i1, i2, i3, f0, f1, f2, f3, ..] = *fixed;
+        let up = u32::from_ne_bytes([f0, f1, f2, f3]) & libc::IFF_UP as u32 != 0;
+        let named = find(attributes, IFLA_IFNAME).and_then(|name| name.split(|octet| *octet == 0).next());
+        let table = find(attributes, IFLA_LINKINFO).and_then(vrf_table);
+        if let (Some(table), true) = (table, named == Some(name.as_bytes())) {
+            found = Some((Vrf { ifindex: IfIndex(u32::from_ne_bytes([i0, i1, i2, i3])), table }, up));
+        }
+    })?;
+    Ok(found)
 }
 
 /// The link-layer properties of an interface.
@@ -62,20 +92,26 @@ pub(crate) struct LinkLayer {
     pub(crate) name: String,
     /// Octets before the IP header of packets that leave by the interface.
     pub(crate) link_header: u32,
+    /// The interface that it is a part of, such as a bridge or a VRF; 0: none.
+    pub(crate) master: u32,
+    /// Whether it is a VRF.
+    pub(crate) vrf: bool,
 }
 
 /// All interfaces, whether or not they are up.
 pub(crate) fn links(connection: &mut Connection) -> io::Result<Vec<LinkLayer>> {
     let mut links = Vec::new();
     connection.begin(libc::RTM_GETLINK, libc::NLM_F_DUMP, &[0; 16]).transact(|message| {
-        let Some((fixed, mut attributes)) = message.split::<16>() else { return };
+        let Some((fixed, attributes)) = message.split::<16>() else { return };
         let [_, _, t0, t1, i0, i1, i2, i3, ..] = *fixed;
-        let Some((_, name)) = attributes.find(|(kind, _)| *kind == IFLA_IFNAME) else { return };
+        let Some(name) = find(attributes, IFLA_IFNAME) else { return };
         let ethernet = WITH_ETHERNET_HEADER.contains(&u16::from_ne_bytes([t0, t1]));
         links.push(LinkLayer {
             ifindex: u32::from_ne_bytes([i0, i1, i2, i3]),
             name: String::from_utf8_lossy(name).trim_end_matches('\0').to_owned(),
             link_header: if ethernet { 14 } else { 0 },
+            master: find(attributes, IFLA_MASTER).and_then(u32_of).unwrap_or(0),
+            vrf: find(attributes, IFLA_LINKINFO).and_then(vrf_table).is_some(),
         });
     })?;
     Ok(links)
@@ -98,8 +134,8 @@ pub(crate) fn with_valid_mark(connection: &mut Connection) -> io::Result<Option<
     Ok(found)
 }
 
-/// All interfaces of the connection's network namespace, in the order of their numbers.
-pub(crate) fn dump(connection: &mut Connection) -> io::Result<Vec<Interface>> {
+/// All interfaces of the connection's network namespace, in the order of their numbers, or those of a VRF with its device.
+pub(crate) fn dump(connection: &mut Connection, vrf: Option<IfIndex>) -> io::Result<Vec<Interface>> {
     let mut interfaces = Vec::new();
     connection.begin(libc::RTM_GETLINK, libc::NLM_F_DUMP, &[0; 16]).transact(|message| {
         let Some((fixed, attributes)) = message.split::<16>() else { return };
@@ -114,6 +150,7 @@ pub(crate) fn dump(connection: &mut Connection) -> io::Result<Vec<Interface>> {
             tunnel: false,
             addresses: Vec::new(),
         };
+        let mut master = IfIndex::NONE;
         for (kind, data) in attributes {
             match kind {
                 IFLA_IFNAME => {
@@ -121,10 +158,13 @@ pub(crate) fn dump(connection: &mut Connection) -> io::Result<Vec<Interface>> {
                 }
                 IFLA_MTU => interface.mtu = u32_of(data).unwrap_or(0),
                 IFLA_LINKINFO => interface.tunnel = is_tunnel(data),
+                IFLA_MASTER => master = u32_of(data).map_or(IfIndex::NONE, IfIndex),
                 _ => {}
             }
         }
-        interfaces.push(interface);
+        if vrf.is_none_or(|vrf| [interface.ifindex, master].contains(&vrf)) {
+            interfaces.push(interface);
+        }
     })?;
     interfaces.sort_by_key(|interface| interface.ifindex);
 

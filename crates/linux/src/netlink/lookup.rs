@@ -10,6 +10,7 @@ use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
 use super::cache::Cache;
 use super::codec::{Attributes, Connection, Message, u32_of};
 use crate::io::selftest;
+use crate::scope::Vrf;
 use crate::sys::sockaddr;
 
 pub(super) const RTA_DST: u16 = 1;
@@ -40,6 +41,8 @@ pub(crate) struct Routes {
     /// The interfaces as last read: for MTUs, and to distinguish our own addresses from foreign ones.
     interfaces: Vec<Interface>,
     cache: Cache,
+    /// The VRF whose routes are asked for.
+    vrf: Option<Vrf>,
 }
 
 /// The variant of the lookup request.
@@ -56,10 +59,20 @@ pub(super) struct Question {
 }
 
 impl Routes {
-    pub(crate) fn open() -> io::Result<Self> {
+    /// The routes of a VRF, or those of packets in none.
+    pub(crate) fn open(vrf: Option<Vrf>) -> io::Result<Self> {
         let mut connection = Connection::open()?;
-        let interfaces = super::interfaces::dump(&mut connection)?;
-        Ok(Self { connection, interfaces, cache: Cache::new()? })
+        let interfaces = super::interfaces::dump(&mut connection, vrf.map(|vrf| vrf.ifindex))?;
+        Ok(Self { connection, interfaces, cache: Cache::new()?, vrf })
+    }
+
+    pub(super) const fn vrf(&self) -> Option<Vrf> {
+        self.vrf
+    }
+
+    /// The interface of packets of the VRF, on which their routing depends.
+    fn device(&self) -> Option<IfIndex> {
+        self.vrf.map(|vrf| vrf.ifindex)
     }
 
     /// The interfaces as read last.
@@ -69,8 +82,14 @@ impl Routes {
 
     /// Reads the interfaces again and returns the previous list.
     pub(crate) fn refresh(&mut self) -> io::Result<Vec<Interface>> {
-        let new = super::interfaces::dump(&mut self.connection)?;
+        let device = self.device();
+        let new = super::interfaces::dump(&mut self.connection, device)?;
         Ok(std::mem::replace(&mut self.interfaces, new))
+    }
+
+    /// Whether the device of the VRF is gone. Another one of the same name is another device.
+    pub(crate) fn has_lost_vrf(&self) -> bool {
+        self.device().is_some_and(|device| self.interfaces.iter().all(|one| one.ifindex != device))
     }
 
     /// Removes the kernel's former answers.
@@ -125,8 +144,13 @@ impl Routes {
         let plain = self.ask(query, own);
         let Some(src) = src else { return plain };
         let input = |iif| Question { src: Some(src), iif: Some(iif), ..Question::default() };
-        let named = query.iif.and_then(|iif| self.ask(query, input(iif)).ok());
+        // The packets of a VRF are routed as packets of its device, whatever its interface is.
+        let named = self.device().or(query.iif);
+        let named = named.and_then(|iif| self.ask(query, input(iif)).ok());
         let found = named.or_else(|| {
+            if self.vrf.is_some() {
+                return None;
+            }
             let back = self.ask(&RouteQuery::to(src), Question::default()).ok()?;
             self.ask(query, input(back.ifindex)).ok()
         });
@@ -158,6 +182,8 @@ impl Routes {
         let mut best = None;
         for at in 0..self.interfaces.len() {
             let usable = self.interfaces.get(at).filter(|one| one.up && one.ifindex != without);
+            // The device of a VRF stands for all of its routes.
+            let usable = usable.filter(|one| Some(one.ifindex) != self.device());
             let Some(oif) = usable.map(|one| one.ifindex) else { continue };
             let entry = self.entry(query, oif);
             if let Ok((rank, route)) = entry
@@ -221,6 +247,9 @@ impl Routes {
         message[..2].copy_from_slice(&[family as u8, length]);
         self.connection.begin(libc::RTM_GETROUTE, 0, &message);
         address(&mut self.connection, RTA_DST, dst);
+        if let Some(device) = self.device() {
+            self.connection.attribute(RTA_OIF, &device.0.to_ne_bytes());
+        }
         self.connection.attribute(RTA_MARK, &mark.to_ne_bytes());
         let mut here = false;
         let asked = self.connection.transact(|message| {
@@ -241,6 +270,7 @@ impl Routes {
             self.connection.begin(libc::RTM_GETROUTE, 0, &message);
             address(&mut self.connection, RTA_DST, selftest::TO_V4.into());
             address(&mut self.connection, RTA_SRC, source);
+            let iif = self.device().unwrap_or(iif);
             self.connection.attribute(RTA_IIF, &iif.0.to_ne_bytes());
             self.connection.attribute(RTA_MARK, &mark.to_ne_bytes());
             let mut here = false;
@@ -287,7 +317,9 @@ impl Routes {
         if let Some(src) = question.src {
             address(&mut self.connection, RTA_SRC, src);
         }
-        for (kind, index) in [(RTA_IIF, question.iif), (RTA_OIF, question.oif)] {
+        // What comes out of no interface of the VRF leaves by its routes.
+        let oif = question.oif.or(self.device().filter(|_| question.iif.is_none()));
+        for (kind, index) in [(RTA_IIF, question.iif), (RTA_OIF, oif)] {
             if let Some(index) = index {
                 self.connection.attribute(kind, &index.0.to_ne_bytes());
             }

@@ -97,13 +97,16 @@ impl Routes {
         let (family, length) = if group.is_ipv4() { (FAMILIES[0], 32) } else { (FAMILIES[1], 128) };
         let mut message = [0; 12];
         message[..3].copy_from_slice(&[family, length, if source.is_some() { length } else { 0 }]);
+        let vrf = self.vrf();
         let connection: &mut Connection = self.connection();
         connection.begin(libc::RTM_GETROUTE, 0, &message);
         address(connection, RTA_DST, group);
         if let Some(source) = source {
             address(connection, RTA_SRC, source);
         }
-        if group.is_ipv6() {
+        if let Some(vrf) = vrf {
+            connection.attribute(RTA_TABLE, &vrf.table.to_ne_bytes());
+        } else if group.is_ipv6() {
             // The number of this table differs from the kernel's default for this request.
             connection.attribute(RTA_TABLE, &u32::from(libc::RT_TABLE_MAIN).to_ne_bytes());
         }

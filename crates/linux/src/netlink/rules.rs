@@ -168,15 +168,16 @@ impl Listed {
         self.mark == rule.mark && self.table == rule.table && self.protocol == PROTOCOL && !self.inverted
     }
 
-    /// Whether it can route a packet with this mark. Rules of the table of local addresses, rules without action, and those of
-    /// [`sources`] take no packet from the interception.
+    /// Whether it can route a packet with this mark. Rules of the table of local addresses, rules without action, those of
+    /// [`sources`], and those of other daemons take no packet from the interception.
     const fn takes(&self, mark: u32) -> bool {
         let fits = self.mask == 0 || mark & self.mask == self.mark;
         let can = if self.inverted { self.conditions || !fits } else { fits };
         let harmless = match self.action {
             FR_ACT_NOP => true,
             FR_ACT_GOTO => self.protocol == PROTOCOL,
-            FR_ACT_TO_TBL => self.table == LOCAL_TABLE,
+            // A daemon of a VRF leads its packets to this node, too.
+            FR_ACT_TO_TBL => self.table == LOCAL_TABLE || self.protocol == PROTOCOL,
             _ => false,
         };
         can && !harmless
@@ -335,6 +336,7 @@ mod tests {
             (lookup, true),
             (Listed { conditions: true, ..lookup }, true),
             (Listed { table: LOCAL_TABLE, ..lookup }, false),
+            (Listed { protocol: PROTOCOL, ..mark(MARK, u32::MAX) }, false),
             (Listed { action: FR_ACT_NOP, ..lookup }, false),
             (Listed { action: FR_ACT_GOTO, ..lookup }, true),
             (Listed { action: FR_ACT_GOTO, protocol: PROTOCOL, ..lookup }, false),

@@ -3,6 +3,8 @@
 use signalbox_core::metrics::Family;
 use std::time::Duration;
 
+use crate::scope::Scope;
+
 /// The configuration of streams.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamConfig {
@@ -17,6 +19,8 @@ pub struct StreamConfig {
     pub tos: u8,
     /// Packet mark, visible to this machine only: [`crate::IoConfig::own_mark`]; 0: none.
     pub mark: u32,
+    /// The VRF of the connections: [`crate::IoConfig::scope`].
+    pub scope: Scope,
     /// Most accepted connections at a time; further ones are reset.
     pub accept_limit: u32,
     /// Most accepted connections at a time from one source, an IPv4 address or an IPv6 /64; further ones are reset.
@@ -35,6 +39,7 @@ impl Default for StreamConfig {
             close_timeout: Duration::from_secs(10),
             tos: 0,
             mark: 0,
+            scope: Scope::default(),
             accept_limit: 4096,
             accept_limit_per_source: 16,
             unsent_limit: 8 << 20,

@@ -63,6 +63,7 @@ fn prepared(kind: StreamKind, ipv6: bool, config: &StreamConfig) -> io::Result<S
     let (level, name) =
         if ipv6 { (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) } else { (libc::IPPROTO_IP, libc::IP_TOS) };
     set_option(&socket, level, name, config.tos.into())?;
+    config.scope.bind(&socket)?;
     // Without a mark no privilege is needed.
     if config.mark != 0 {
         set_mark(&socket, config.mark)?;

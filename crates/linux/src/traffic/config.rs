@@ -6,6 +6,7 @@ use signalbox_core::IfIndex;
 
 use super::htb;
 use super::signaling::Signaling;
+use crate::scope::Scope;
 
 /// The reaction where the kernel cannot enforce everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,6 +25,8 @@ pub enum Enforcement {
 pub struct TrafficConfig {
     /// The reaction where the kernel cannot enforce everything.
     pub enforcement: Enforcement,
+    /// The VRF that the interfaces belong to: one of another is like one that does not exist.
+    pub scope: Scope,
     /// The outgoing interfaces with reservations; the enforcer does not touch others.
     pub links: Vec<LinkConfig>,
     /// Whether to use eBPF where the kernel allows it. Without it there is no strict policing, and no more
@@ -37,6 +40,7 @@ impl Default for TrafficConfig {
     fn default() -> Self {
         Self {
             enforcement: Enforcement::default(),
+            scope: Scope::default(),
             links: Vec::new(),
             ebpf: true,
             signaling: Signaling::default(),

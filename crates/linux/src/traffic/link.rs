@@ -83,14 +83,14 @@ pub(super) struct Link {
 impl Link {
     /// Makes the queues of an interface, after the removal of those that an earlier process of ours left. If it left them in
     /// force with the reservations `left`, and all are there, the link adopts them instead, and returns these reservations. `loaded`
-    /// is the classifier of the link, or the reason why there is none.
+    /// is the classifier of the link, or the reason why there is none; `table` is that of nftables for links without one.
     pub(super) fn open(
         connection: &mut Connection,
         config: &LinkConfig,
         interface: (u32, u32),
         enforcement: Enforcement,
         loaded: Result<&Loaded, &Missing>,
-        signaling: Signaling,
+        (signaling, table): (Signaling, &str),
         left: Vec<(u16, Reservation)>,
     ) -> Result<(Self, Vec<(Reservation, Place)>), OpenError> {
         let (ifindex, link_header) = interface;
@@ -171,9 +171,8 @@ impl Link {
                     .map(|()| (link, adopted))
                     .map_err(|error| system("hanging the eBPF program on the queues", error))
             }
-            None => {
-                Maps::open(ifindex, config, signaling).map(|maps| (link(Classifier::Nft(maps)), Vec::new()))
-            }
+            None => Maps::open((table, ifindex), config, signaling)
+                .map(|maps| (link(Classifier::Nft(maps)), Vec::new())),
         };
         opened.inspect_err(|_| {
             // The first error is the one to report.
@@ -446,7 +445,7 @@ impl Link {
     /// Makes the nftables rules of this link again, if it has any, with empty maps.
     pub(super) fn make_rules(&mut self) -> Result<(), OpenError> {
         if let Classifier::Nft(maps) = &mut self.classifier {
-            *maps = Maps::open(self.ifindex, &self.config, self.signaling)?;
+            *maps = Maps::open((maps.table(), self.ifindex), &self.config, self.signaling)?;
         }
         Ok(())
     }

@@ -40,8 +40,9 @@ use link::{Link, Missing, Place};
 pub use signaling::Signaling;
 
 use crate::error::OpenError;
+use crate::netlink::Batch;
 use crate::netlink::codec::Connection;
-use crate::netlink::{Batch, interfaces};
+use crate::netlink::interfaces::{self, LinkLayer};
 
 /// Whether the kernel takes the classifier from this process. It is loaded, and removed at once.
 #[must_use]
@@ -221,7 +222,7 @@ impl Enforcer {
         if self.config.enforcement == Enforcement::Off {
             return Vec::new();
         }
-        let links = match interfaces::links(&mut self.connection) {
+        let links = match self.interfaces() {
             Ok(links) => links,
             Err(error) => {
                 let error = OpenError::system("reading the interfaces", &error);
@@ -253,7 +254,11 @@ impl Enforcer {
         let mut adopted = Vec::new();
         for (config, classifier) in self.config.links.iter().zip(&self.classifiers) {
             let Some(found) = links.iter().find(|link| link.name == config.name) else {
-                self.closed.insert(config.name.clone(), "there is no such interface".to_owned());
+                let missing = self.config.scope.vrf().map_or_else(
+                    || "there is no such interface".to_owned(),
+                    |vrf| format!("the VRF {vrf} has no such interface"),
+                );
+                self.closed.insert(config.name.clone(), missing);
                 continue;
             };
             if self.links.contains_key(&found.ifindex) {
@@ -261,11 +266,20 @@ impl Enforcer {
             }
             let interface = (found.ifindex, found.link_header);
             let TrafficConfig { enforcement, signaling, .. } = self.config;
+            let table = self.config.scope.name(nft::TABLE);
             let here = kept.links.iter().position(|link| link.ifindex.0 == found.ifindex);
             let here = here.map(|at| kept.links.swap_remove(at)).filter(|link| link.config == *config);
             let left = here.map_or_else(Vec::new, |link| link.reservations);
             let loaded = classifier.as_ref();
-            match Link::open(&mut self.connection, config, interface, enforcement, loaded, signaling, left) {
+            match Link::open(
+                &mut self.connection,
+                config,
+                interface,
+                enforcement,
+                loaded,
+                (signaling, &table),
+                left,
+            ) {
                 Ok((link, reservations)) => {
                     adopted.extend(reservations);
                     self.closed.remove(&config.name);
@@ -553,7 +567,24 @@ impl Enforcer {
         for mut link in links.into_values() {
             result = result.and(link.close(&mut self.connection));
         }
-        if uses_nft { result.and(nft::remove()) } else { result }
+        if uses_nft { result.and(nft::remove(&self.config.scope.name(nft::TABLE))) } else { result }
+    }
+
+    /// The interfaces that are this enforcer's: those of its VRF. Without one, all but those of VRFs, unless the configuration names
+    /// them: other daemons may have queues there.
+    fn interfaces(&mut self) -> io::Result<Vec<LinkLayer>> {
+        let mut links = interfaces::links(&mut self.connection)?;
+        let TrafficConfig { scope, links: wanted, .. } = &self.config;
+        let vrfs: Vec<u32> = links.iter().filter(|one| one.vrf).map(|one| one.ifindex).collect();
+        match scope.vrf() {
+            Some(vrf) => {
+                let device = links.iter().find(|one| one.vrf && one.name == vrf).map(|one| one.ifindex);
+                links.retain(|one| [one.ifindex, one.master].map(Some).contains(&device));
+            }
+            None => links
+                .retain(|one| !vrfs.contains(&one.master) || wanted.iter().any(|link| link.name == one.name)),
+        }
+        Ok(links)
     }
 
     /// Removes what an earlier process of ours left, except the queues of these links.
@@ -565,7 +596,9 @@ impl Enforcer {
         let ours = htb::ours(&mut self.connection)
             .map_err(|error| with_cause("reading the queueing disciplines", &error))?;
         let kept = |ifindex: &u32| kept.links.iter().any(|link| link.ifindex.0 == *ifindex);
-        for ifindex in ours.iter().filter(|ifindex| !kept(ifindex)) {
+        let own = self.interfaces().map_err(|error| with_cause("reading the interfaces", &error))?;
+        let own = |ifindex: &u32| own.iter().any(|one| one.ifindex == *ifindex);
+        for ifindex in ours.iter().filter(|ifindex| own(ifindex) && !kept(ifindex)) {
             tracing::info!(ifindex, "removing the queues of an earlier run");
             htb::remove(&mut self.connection, *ifindex)
                 .map_err(|error| with_cause("removing old queues", &error))?;
@@ -574,7 +607,8 @@ impl Enforcer {
         if ours.is_empty() && self.config.ebpf {
             Ok(())
         } else {
-            nft::remove().map_err(|error| with_cause("removing old nftables maps", &error))
+            nft::remove(&self.config.scope.name(nft::TABLE))
+                .map_err(|error| with_cause("removing old nftables maps", &error))
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::netlink::nftables::set::{self, Change, Value};
 use crate::netlink::nftables::{self, NFPROTO_INET, begin, delete_table, end};
 
 /// Name of our table, in family `inet`.
-const TABLE: &str = "signalbox_traffic";
+pub(super) const TABLE: &str = "signalbox_traffic";
 /// Most elements of a hash, and of a map of ranges.
 const MOST_EXACT: usize = 65_536;
 const MOST_RANGES: usize = 256;
@@ -46,6 +46,8 @@ pub(super) struct Elements {
 
 /// The maps of one link.
 pub(super) struct Maps {
+    /// The table, which other links have, too.
+    table: String,
     ifindex: u32,
     requests: Batch,
     /// Number of rules of the link's chain.
@@ -65,19 +67,28 @@ impl std::fmt::Debug for Maps {
 
 impl Maps {
     /// Makes the maps of a link and the chain that looks packets up in them.
-    pub(super) fn open(ifindex: u32, config: &LinkConfig, signaling: Signaling) -> Result<Self, OpenError> {
-        let ruleset = ruleset(ifindex, config.signaling, signaling);
+    pub(super) fn open(
+        (table, ifindex): (&str, u32),
+        config: &LinkConfig,
+        signaling: Signaling,
+    ) -> Result<Self, OpenError> {
+        let ruleset = ruleset((table, ifindex), config.signaling, signaling);
         super::tool::nft(&ruleset, "nft-maps-unsupported", "the kernel needs nf_tables and nft_limit")?;
         let requests = Batch::open(NETLINK_NETFILTER)
             .map_err(|error| OpenError::system("opening a netlink socket for nftables", &error))?;
         let rules =
-            rules(ifindex).map_err(|error| OpenError::system("reading the nftables rules", &error))?;
-        Ok(Self { ifindex, requests, rules, held: [0; 2] })
+            rules(table, ifindex).map_err(|error| OpenError::system("reading the nftables rules", &error))?;
+        Ok(Self { table: table.to_owned(), ifindex, requests, rules, held: [0; 2] })
+    }
+
+    /// The table of nftables.
+    pub(super) fn table(&self) -> &str {
+        &self.table
     }
 
     /// Whether the rules of the link are all there. Nothing that has rules in front of it can be deleted alone.
     pub(super) fn are_whole(&self) -> io::Result<bool> {
-        Ok(rules(self.ifindex)? == self.rules)
+        Ok(rules(&self.table, self.ifindex)? == self.rules)
     }
 
     /// Encodes the filters as elements, or returns why they cannot be installed.
@@ -115,12 +126,12 @@ impl Maps {
                     end: element.to.clone(),
                     value: Some(Value::Octets(class(queue))),
                 };
-                set::change(&mut self.requests, (TABLE, &map), &element, how);
+                set::change(&mut self.requests, (&self.table, &map), &element, how);
             }
             if let Some(dscp) = elements.dscp {
                 let value = Some(Value::GoTo(mark_chain(self.ifindex, dscp)));
                 let element = set::Element { key: class(queue), end: None, value };
-                set::change(&mut self.requests, (TABLE, &marks_name(self.ifindex)), &element, how);
+                set::change(&mut self.requests, (&self.table, &marks_name(self.ifindex)), &element, how);
             }
         }
         end(&mut self.requests);
@@ -138,10 +149,10 @@ impl Maps {
 }
 
 /// Removes our table, with the parts of all links. A missing table is no error.
-pub(super) fn remove() -> io::Result<()> {
+pub(super) fn remove(table: &str) -> io::Result<()> {
     let mut requests = Batch::open(NETLINK_NETFILTER)?;
     begin(&mut requests);
-    delete_table(&mut requests, NFPROTO_INET, TABLE);
+    delete_table(&mut requests, NFPROTO_INET, table);
     end(&mut requests);
     match requests.send_transaction()?.into_iter().next() {
         // There is no such table, or this kernel has no nftables at all.
@@ -182,8 +193,8 @@ fn element(filter: &FlowFilter) -> Option<Element> {
 }
 
 /// The number of rules in a link's chain.
-fn rules(ifindex: u32) -> io::Result<usize> {
-    nftables::rules(NFPROTO_INET, (TABLE, &format!("link{ifindex}")))
+fn rules(table: &str, ifindex: u32) -> io::Result<usize> {
+    nftables::rules(NFPROTO_INET, (table, &format!("link{ifindex}")))
 }
 
 fn map_name(ifindex: u32, ipv6: bool, ranges: bool) -> String {
@@ -202,7 +213,7 @@ fn mark_chain(ifindex: u32, dscp: u8) -> String {
 
 /// The nftables script of a link. The more specific lookup comes last, so that it overrides the other; signaling
 /// (octets a second) comes first, and the code points of the classes last.
-fn ruleset(ifindex: u32, share: u64, signaling: Signaling) -> String {
+fn ruleset((table, ifindex): (&str, u32), share: u64, signaling: Signaling) -> String {
     let mut maps = String::new();
     let (mut chains, mut rules) =
         if share == 0 { <_>::default() } else { signaling_rules(ifindex, share, signaling) };
@@ -233,7 +244,7 @@ fn ruleset(ifindex: u32, share: u64, signaling: Signaling) -> String {
         ));
     }
     format!(
-        "table inet {TABLE} {{\n{maps}{chains}  chain link{ifindex} {{\n    type filter hook postrouting priority 300; policy \
+        "table inet {table} {{\n{maps}{chains}  chain link{ifindex} {{\n    type filter hook postrouting priority 300; policy \
          accept;\n    oif != {ifindex} accept\n{rules}  }}\n}}\n"
     )
 }

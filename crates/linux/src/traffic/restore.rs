@@ -60,7 +60,7 @@ impl Enforcer {
         let whole = self.links.values().map(super::Link::has_rules).collect::<io::Result<Vec<_>>>();
         let removed = match whole {
             Ok(whole) if !whole.contains(&false) => return Vec::new(),
-            Ok(_) => nft::remove(),
+            Ok(_) => nft::remove(&self.config.scope.name(nft::TABLE)),
             Err(error) => Err(error),
         };
         let removed = removed.map_err(|error| OpenError::system("restoring the nftables maps", &error));

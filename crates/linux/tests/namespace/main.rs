@@ -32,3 +32,4 @@ mod traffic_integrated;
 mod traffic_kept;
 mod traffic_signaling;
 mod valid_mark;
+mod vrf;

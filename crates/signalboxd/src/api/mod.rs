@@ -58,6 +58,8 @@ pub(crate) struct Api {
 pub(crate) struct Facts {
     /// Name of the node.
     pub(crate) node: String,
+    /// The VRF that it works in.
+    pub(crate) vrf: Option<String>,
     /// The protocols that run.
     pub(crate) protocols: Vec<ProtocolId>,
     /// When the daemon was ready, in microseconds since 1970.
@@ -71,6 +73,7 @@ impl Facts {
     pub(crate) fn new(config: &Config) -> Self {
         Self {
             node: config.node.name.clone(),
+            vrf: config.node.vrf.clone(),
             protocols: config.settings(0, false).protocols(),
             start_unix_us: types::unix_us(),
             reserves: config.reserves(),

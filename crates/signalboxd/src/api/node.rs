@@ -73,6 +73,7 @@ impl Node for NodeService {
         let facts = &self.api.facts;
         let fixed = v1::GetNodeResponse {
             name: facts.node.clone(),
+            vrf: facts.vrf.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             start_unix_us: facts.start_unix_us,
             pid: std::process::id(),

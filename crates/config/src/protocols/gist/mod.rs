@@ -370,7 +370,7 @@ impl Protocol for Gist {
             tos: self.engine.dscp << 2,
             unsent_limit: defaults.unsent_limit.max(each),
             unsent_limit_total: defaults.unsent_limit_total.max(total),
-            ..self.streams
+            ..self.streams.clone()
         };
     }
 }

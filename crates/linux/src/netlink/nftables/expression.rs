@@ -14,6 +14,7 @@ const NFTA_META_SREG: u16 = 3;
 const NFT_META_MARK: u32 = 3;
 const NFT_META_IIFNAME: u32 = 6;
 const NFT_META_PKTTYPE: u32 = 19;
+const NFT_META_SDIFNAME: u32 = 34;
 pub(super) const NFT_META_L4PROTO: u32 = 16;
 const NFTA_CMP_SREG: u16 = 1;
 const NFTA_CMP_OP: u16 = 2;
@@ -103,6 +104,13 @@ pub(crate) fn arrived_by(rule: &mut Batch, name: &str) {
     append(rule, "meta", |meta| {
         meta.attribute(NFTA_META_DREG, &number(NFT_REG_1)).attribute(NFTA_META_KEY, &number(NFT_META_IIFNAME))
     });
+    compare_name(rule, name);
+}
+
+/// The rule continues with packets that came in by the interface of this name, which a VRF has: they are packets of the VRF's device
+/// already. The kernel knows the interface from Linux 5.6 on.
+pub(crate) fn arrived_below_by(rule: &mut Batch, name: &str) {
+    load_meta(rule, NFT_META_SDIFNAME);
     compare_name(rule, name);
 }
 

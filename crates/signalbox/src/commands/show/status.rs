@@ -29,6 +29,9 @@ pub(super) async fn show(_: &NoArgs, socket: &Path, output: OutputArgs) -> Resul
 
 fn text(out: &mut impl Write, node: &v1::GetNodeResponse, now_unix_us: u64) -> Result<()> {
     writeln!(out, "node           {}", node.name)?;
+    if let Some(vrf) = &node.vrf {
+        writeln!(out, "VRF            {vrf}")?;
+    }
     writeln!(out, "version        {} (process {})", node.version, node.pid)?;
     writeln!(out, "uptime         {}", duration(now_unix_us.saturating_sub(node.start_unix_us)))?;
     let digest = node.config_digest.get(..16).unwrap_or(&node.config_digest);
@@ -101,13 +104,14 @@ mod tests {
             applications: vec![v1::ApplicationStatus { nslp_id: 32_720 }],
             start_unix_us: 1,
             warnings: vec!["the clock of this node is 24 h behind".to_owned()],
+            vrf: Some("red".to_owned()),
             ..Default::default()
         };
         let mut out = Vec::new();
         text(&mut out, &node, 154_000_001).unwrap();
         let shown = String::from_utf8(out).unwrap();
-        for part in ["gist", "rsvp", "2m34s", "32720", "warning        the clock of this node is 24 h behind"]
-        {
+        let warning = "warning        the clock of this node is 24 h behind";
+        for part in ["gist", "rsvp", "2m34s", "32720", warning, "VRF            red\n"] {
             assert!(shown.contains(part), "{shown}");
         }
     }
