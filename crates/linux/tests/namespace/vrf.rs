@@ -172,8 +172,7 @@ fn each_knows_the_routes_and_interfaces_of_its_own() {
             let iif = Some(signalbox_core::IfIndex(index(router, near)));
             for iif in [None, iif] {
                 let passing = RouteQuery { src: Some(family.a), iif, ..RouteQuery::to(family.b) };
-                let passing = io.route(&passing).unwrap();
-                assert_eq!((passing.ifindex.0, passing.src), (index(router, far), own));
+                assert_eq!(io.route(&passing).unwrap().ifindex.0, index(router, far));
             }
             assert!(io.route(&RouteQuery::to(own)).unwrap().local);
         }
