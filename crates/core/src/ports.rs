@@ -39,6 +39,19 @@ pub struct Inside {
     pub second: bool,
 }
 
+/// An external port that the kernel still translates for a host inside, although no session of this process has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Binding {
+    /// The address inside.
+    pub address: IpAddr,
+    /// The IP protocol.
+    pub protocol: u8,
+    /// The port inside.
+    pub port: u16,
+    /// The port outside.
+    pub external: u16,
+}
+
 /// An external port of a host inside.
 #[derive(Debug)]
 struct Lease {
@@ -214,6 +227,12 @@ impl Ports {
         }
     }
 
+    /// The port of a lease.
+    #[must_use]
+    pub fn port(&self, key: Key) -> Option<u16> {
+        self.leases.get(key).map(|lease| lease.port)
+    }
+
     /// Number of leases.
     #[must_use]
     pub const fn len(&self) -> u32 {
@@ -274,8 +293,16 @@ impl Ports {
     /// Takes this port, if it is free.
     fn take_wished(&mut self, port: u16, second: bool) -> Option<u16> {
         let free = (self.first..=self.last).contains(&port) && !self.is_used(port);
-        if second || !free {
+        if !free {
             return None;
+        }
+        if second {
+            let pair = port % 2 == 0 && port < self.last && !self.is_used(port | 1);
+            return pair.then(|| {
+                self.used.set(port, true);
+                self.used.set(port | 1, true);
+                port
+            });
         }
         self.used.set(port, true);
         if !self.is_used(port ^ 1) {
@@ -327,6 +354,11 @@ mod tests {
             ports.release(key);
         }
         assert_eq!(ports.acquire(inside(4, 1, false), host, Some(40007)).unwrap().1, 40007);
+        let pair =
+            |ports: &mut Ports, n, wish| ports.acquire(inside(n, 3, true), host, Some(wish)).unwrap().1;
+        assert_eq!(pair(&mut ports, 4, 40010), 40010);
+        assert_ne!(pair(&mut ports, 5, 40006), 40006, "its second port is in use");
+        assert_ne!(pair(&mut ports, 6, 40013), 40013, "a pair begins with an even port");
         // All of them are of one holder.
         let many = (5..=250).filter(|n| ports.acquire(inside(*n, 1, false), host, None).is_ok()).count();
         assert!(many < 32 && take(&mut ports, inside(251, 1, false)).is_ok(), "{many}");

@@ -254,6 +254,22 @@ impl Flow {
         Some(flow)
     }
 
+    /// The sender, if its address, its protocol and its port are given.
+    pub(super) fn sender(&self) -> Option<(IpAddr, u8, u16)> {
+        let one = self.src == Prefix::host(self.src.addr);
+        Some((self.src.addr, self.protocol.filter(|_| one)?, self.src_port?))
+    }
+
+    /// The IP protocol, if one is given.
+    pub(super) const fn protocol(&self) -> Option<u8> {
+        self.protocol
+    }
+
+    /// Whether it is of ICMP.
+    pub(super) fn is_icmp(&self) -> bool {
+        self.protocol.is_some_and(|protocol| matches!(protocol, ICMP | ICMPV6))
+    }
+
     /// The destination port, if there is one only.
     pub(super) fn dst_port(&self) -> Option<u16> {
         self.dst_port.filter(|(first, last)| first == last).map(|(port, _)| port)

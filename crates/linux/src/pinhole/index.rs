@@ -58,8 +58,15 @@ impl<T> ByFlow<T> {
 pub(super) struct Index {
     held: HashMap<PinholeId, Held>,
     open: ByFlow<Holders>,
-    /// What a former process left in the kernel, until its time.
-    inherited: ByFlow<Instant>,
+    /// What a former process left in the kernel.
+    inherited: ByFlow<Left>,
+}
+
+/// What a former process left in the kernel for some packets: whether they pass, and until when.
+#[derive(Debug)]
+struct Left {
+    verdict: Verdict,
+    until: Instant,
 }
 
 impl Index {
@@ -130,12 +137,30 @@ impl Index {
     pub(super) fn lets_in(&self, packet: &Tuple, answer: &Tuple) -> bool {
         self.open
             .has(packet, |Holders { action, .. }| action.verdict == Verdict::Allow && action.agrees(answer))
-            || self.inherited.has(packet, |_| true)
+            || self.inherited.has(packet, |left| left.verdict == Verdict::Allow)
     }
 
     /// Notes what a former process left.
-    pub(super) fn inherit(&mut self, flow: Flow, until: Instant) {
-        self.inherited.map(&flow).insert(flow, until);
+    pub(super) fn inherit(&mut self, flow: Flow, verdict: Verdict, until: Instant) {
+        self.inherited.map(&flow).insert(flow, Left { verdict, until });
+    }
+
+    /// Whether a former process left something that no pinhole of this process has replaced.
+    pub(super) fn inherits(&self) -> bool {
+        !self.inherited.exact.is_empty() || !self.inherited.ranges.is_empty()
+    }
+
+    /// Takes some of what a former process left.
+    pub(super) fn take_inherited(&mut self, most: usize) -> Vec<Flow> {
+        let all = self.inherited.exact.keys().chain(self.inherited.ranges.keys());
+        let some: Vec<Flow> = all.take(most).copied().collect();
+        some.iter().for_each(|flow| self.disinherit(flow));
+        some
+    }
+
+    /// The identifiers of all pinholes.
+    pub(super) fn ids(&self) -> impl Iterator<Item = PinholeId> {
+        self.held.keys().copied()
     }
 
     /// Whether a former process left something for these packets.
@@ -151,7 +176,7 @@ impl Index {
     /// Removes what a former process left and the kernel has closed by now.
     pub(super) fn remove_expired(&mut self, now: Instant) {
         for map in [&mut self.inherited.exact, &mut self.inherited.ranges] {
-            map.retain(|_, until| *until > now);
+            map.retain(|_, left| left.until > now);
         }
     }
 }
@@ -217,17 +242,20 @@ mod tests {
         assert!(!goes_on(&index, "10.0.0.2"));
         index.put(OpenerId::NATFW.pinhole(1), Some(Held { parts: parts("10.0.0.2", 32), until: now }));
         index.put(OpenerId::NATFW.pinhole(2), Some(Held { parts: parts("10.1.0.0", 16), until: now }));
-        index.inherit(parts("10.0.0.4", 32)[0].0, now);
-        index.inherit(parts("10.2.0.0", 16)[0].0, now + Duration::from_secs(1));
+        index.inherit(parts("10.0.0.4", 32)[0].0, Verdict::Allow, now);
+        index.inherit(parts("10.2.0.0", 16)[0].0, Verdict::Allow, now + Duration::from_secs(1));
+        index.inherit(parts("10.3.0.0", 16)[0].0, Verdict::Deny, now + Duration::from_secs(1));
         let seen = |index: &Index| {
             ["10.0.0.2", "10.0.0.3", "10.0.0.4", "10.1.2.3", "10.2.3.4"].map(|dst| goes_on(index, dst))
         };
         assert_eq!(seen(&index), [true, false, true, true, true]);
         index.remove_expired(now);
         assert_eq!(seen(&index), [true, false, false, true, true]);
+        assert!(!goes_on(&index, "10.3.3.4"), "it was blocked");
         index.put(OpenerId::NATFW.pinhole(2), None);
         index.disinherit(&parts("10.2.0.0", 16)[0].0);
         assert_eq!(seen(&index), [true, false, false, false, false]);
+        assert_eq!((index.take_inherited(9), index.inherits()), (vec![parts("10.3.0.0", 16)[0].0], false));
     }
 
     /// The port of a binding was given to another host inside: the flow to the former one does not go on.

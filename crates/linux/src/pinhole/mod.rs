@@ -3,6 +3,7 @@
 //! * `flow` turns a pinhole into keys, `ruleset` into elements of the sets and maps of our table, with their rules.
 //! * `table` owns the table; `accept` has the one rule in chains of the operator, where the configuration names them.
 //! * `conntrack` ends the flows that a pinhole let in.
+//! * `left` is about what a process leaves to the next one.
 //! * `index` holds which pinholes are open for which packets, [`Pinholes`] all of it.
 //!
 //! docs/natfw.md has the hooks in a drawing, and how our table and the operator's ruleset work together.
@@ -12,6 +13,7 @@ mod config;
 mod conntrack;
 mod flow;
 mod index;
+mod left;
 mod ruleset;
 mod table;
 
@@ -119,6 +121,8 @@ pub struct Pinholes {
     walk: bool,
     last_walk: Option<Instant>,
     next_check: Instant,
+    /// When this process removes what a former process left, and no pinhole has replaced.
+    adopted: Option<Instant>,
     counters: PinholeCounters,
     laid: bool,
 }
@@ -140,11 +144,7 @@ impl Pinholes {
         let flows =
             Flows::open(config.mark).map_err(|error| OpenError::system("opening ctnetlink", &error))?;
         let mut table = Table::open(config)?;
-        let mut index = Index::default();
-        let now = Instant::now();
-        if let Err(error) = table.allowed(|flow, left| index.inherit(flow, now + left)) {
-            tracing::warn!(%error, "pinholes of a former process cannot be read");
-        }
+        let index = left::inherited(&mut table);
         Ok(Self {
             config: config.clone(),
             table,
@@ -153,7 +153,8 @@ impl Pinholes {
             index,
             walk: false,
             last_walk: None,
-            next_check: now,
+            next_check: Instant::now(),
+            adopted: None,
             counters: PinholeCounters::default(),
             laid: true,
         })
@@ -184,7 +185,8 @@ impl Pinholes {
         }
         let walk = self.walk.then(|| self.last_walk.map_or(self.next_check, |last| last + WALKS));
         let check = self.watches().then_some(self.next_check);
-        let next = walk.into_iter().chain(check).min()?;
+        let adopted = self.adopted.filter(|_| self.index.inherits());
+        let next = walk.into_iter().chain(check).chain(adopted).min()?;
         Some(next.saturating_duration_since(Instant::now()))
     }
 
@@ -287,7 +289,8 @@ impl Pinholes {
         }
         for part in &parts {
             let until = self.index.until(&part.0).unwrap_or(now);
-            let stands = old.contains(part) || self.index.is_shared(&part.0);
+            let stands =
+                old.contains(part) || self.index.is_shared(&part.0) || self.index.is_inherited(&part.0);
             self.add(part, until - now, stands, &mut changes);
         }
         let inherits = parts.iter().any(|(flow, _)| self.index.is_inherited(flow));
@@ -416,6 +419,7 @@ impl Pinholes {
     /// Deletes flows whose pinholes are closed, and restores what other programs have removed.
     fn maintain(&mut self) {
         let now = Instant::now();
+        self.step_left(now);
         if let Err(error) = self.end_flows(now) {
             tracing::warn!(%error, "flows of closed pinholes were not deleted");
         }

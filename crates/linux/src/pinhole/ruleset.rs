@@ -130,11 +130,11 @@ fn entry(flow: &Flow, purpose: Use, value: Option<Vec<u8>>) -> Entry {
     }
 }
 
-/// The sets that let packets pass, with the form of their keys.
-pub(super) fn allowing() -> impl Iterator<Item = (String, Shape, bool)> {
-    FAMILIES.into_iter().flat_map(|(ipv6, _)| {
-        let allowing = SETS.into_iter().filter(|(purpose, _)| *purpose == Use::Allow);
-        allowing.map(move |(purpose, shape)| (name(purpose, shape, ipv6), shape, ipv6))
+/// The sets for a use, with the form of their keys.
+pub(super) fn sets_for(wanted: Use) -> impl Iterator<Item = (String, Shape, bool)> {
+    FAMILIES.into_iter().flat_map(move |(ipv6, _)| {
+        let sets = SETS.into_iter().filter(move |(purpose, _)| *purpose == wanted);
+        sets.map(move |(purpose, shape)| (name(purpose, shape, ipv6), shape, ipv6))
     })
 }
 

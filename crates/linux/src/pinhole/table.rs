@@ -13,11 +13,11 @@ use netlink_sys::protocols::NETLINK_NETFILTER;
 use super::accept;
 use super::config::PinholeConfig;
 use super::flow::{Flow, Shape};
-use super::ruleset::{self, Entry, TABLE};
+use super::ruleset::{self, Entry, TABLE, Use};
 use crate::error::OpenError;
 use crate::netlink::Batch;
 use crate::netlink::codec::{Connection, find, u32_of};
-use crate::netlink::nftables::set::{self, Change, Element, State};
+use crate::netlink::nftables::set::{self, Change, Element, State, Stored};
 use crate::netlink::nftables::{
     self, NFPROTO_INET, NFT_TABLE_F_OWNER, NFT_TABLE_F_PERSIST, about, message, text, transact,
 };
@@ -92,7 +92,8 @@ impl Table {
 
     /// Tries on an element that matches no packet what this kernel can do.
     fn probe(&mut self) -> io::Result<bool> {
-        let Some((set, ..)) = ruleset::allowing().find(|(_, shape, ipv6)| *shape == Shape::Flow && !ipv6)
+        let Some((set, ..)) =
+            ruleset::sets_for(Use::Allow).find(|(_, shape, ipv6)| *shape == Shape::Flow && !ipv6)
         else {
             return Ok(false);
         };
@@ -158,16 +159,31 @@ impl Table {
         set::read(&mut self.reader, (TABLE, &entry.set), &entry.element)
     }
 
-    /// Reads the flows that may pass, each with the time left.
-    pub(super) fn allowed(&mut self, mut each: impl FnMut(Flow, Duration)) -> io::Result<()> {
-        for (name, shape, ipv6) in ruleset::allowing() {
-            set::read_all(&mut self.reader, (TABLE, &name), |key, end, state| {
+    /// Reads what is in the sets for a use, each with the time left.
+    pub(super) fn read(
+        &mut self,
+        purpose: Use,
+        mut each: impl FnMut(Flow, Option<&[u8]>, Duration),
+    ) -> io::Result<()> {
+        for (name, shape, ipv6) in ruleset::sets_for(purpose) {
+            set::read_all(&mut self.reader, (TABLE, &name), |Stored { key, end, value, state }| {
                 if let Some(flow) = Flow::from_keys(shape, ipv6, key, end.unwrap_or(key)) {
-                    each(flow, state.left);
+                    each(flow, value, state.left);
                 }
             })?;
         }
         Ok(())
+    }
+
+    /// Removes all that there is for the packets of these flows.
+    pub(super) fn empty(&mut self, flows: &[Flow]) -> io::Result<()> {
+        let places: Vec<Entry> = flows.iter().flat_map(|flow| ruleset::elsewhere(flow, &[])).collect();
+        // Where nothing is translated, sets are missing.
+        let changes: Vec<_> = places.iter().map(|entry| (entry.clone(), Change::Destroy)).collect();
+        if self.modern && self.config.translate && self.change(&changes).is_ok() {
+            return Ok(());
+        }
+        self.clear(&places)
     }
 
     /// Restores what other programs have removed. The result is whether our table was missing, so that it is empty now.

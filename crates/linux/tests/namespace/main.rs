@@ -11,6 +11,7 @@ mod kernel_sctp;
 mod network;
 mod pinhole;
 mod pinhole_cost;
+mod pinhole_left;
 mod pinhole_nat;
 mod pinhole_rulesets;
 mod privileges;

@@ -23,11 +23,11 @@ const NAT: &str = "table inet nat {
 ";
 
 /// The router's outer addresses.
-fn outer(b: IpAddr) -> IpAddr {
+pub(crate) fn outer(b: IpAddr) -> IpAddr {
     if b.is_ipv4() { ip("10.2.0.2") } else { ip("fd02::2") }
 }
 
-fn nat(label: &str) -> Option<(Network, Pinholes)> {
+pub(crate) fn nat(label: &str) -> Option<(Network, Pinholes)> {
     let net = Network::new(label);
     topology::nft(&net.r, DEFAULT_DROP).unwrap();
     topology::nft(&net.r, NAT).unwrap();
@@ -35,11 +35,11 @@ fn nat(label: &str) -> Option<(Network, Pinholes)> {
     Some((net, pinholes))
 }
 
-fn endpoint(end: SocketAddr) -> Option<Endpoint> {
+pub(crate) fn endpoint(end: SocketAddr) -> Option<Endpoint> {
     Some(Endpoint { address: end.ip(), port: Some(end.port()) })
 }
 
-fn to_any_sender(dst: SocketAddr) -> FlowFilter {
+pub(crate) fn to_any_sender(dst: SocketAddr) -> FlowFilter {
     FlowFilter {
         protocol: Some(UDP),
         dst_port: Some(dst.port()),

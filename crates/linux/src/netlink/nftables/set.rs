@@ -232,11 +232,22 @@ pub(crate) fn read(
     }
 }
 
-/// Reads all elements of a set: key, end of the range, state.
+/// An element as the kernel has it.
+#[derive(Debug)]
+pub(crate) struct Stored<'a> {
+    pub(crate) key: &'a [u8],
+    /// The end of a range.
+    pub(crate) end: Option<&'a [u8]>,
+    /// The value in a map.
+    pub(crate) value: Option<&'a [u8]>,
+    pub(crate) state: State,
+}
+
+/// Reads all elements of a set.
 pub(crate) fn read_all(
     connection: &mut Connection,
     (table, set): (&str, &str),
-    mut each: impl FnMut(&[u8], Option<&[u8]>, State),
+    mut each: impl FnMut(Stored<'_>),
 ) -> io::Result<()> {
     connection
         .begin(NFT_MSG_GETSETELEM, libc::NLM_F_DUMP, &about(NFPROTO_INET))
@@ -245,7 +256,8 @@ pub(crate) fn read_all(
     connection.transact(|message| {
         each_element(message, |item| {
             if let Some(key) = octets(item, NFTA_SET_ELEM_KEY) {
-                each(key, octets(item, NFTA_SET_ELEM_KEY_END), state_of(item));
+                let [end, value] = [NFTA_SET_ELEM_KEY_END, NFTA_SET_ELEM_DATA].map(|kind| octets(item, kind));
+                each(Stored { key, end, value, state: state_of(item) });
             }
         });
     })
