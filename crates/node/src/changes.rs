@@ -7,6 +7,15 @@ use signalbox_resources::{Decision, GrantId};
 use crate::node::Node;
 use crate::protocols::ProtocolId;
 
+/// What the kernel keeps for the node that starts in place of one that stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Kept {
+    /// The queues of reservations.
+    pub queues: bool,
+    /// The pinholes that the node [leaves](Node::leaves).
+    pub pinholes: bool,
+}
+
 /// A change of the node's state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
@@ -67,20 +76,20 @@ impl Node {
         self.resources.record_decisions(on);
     }
 
-    /// The node stops: passages end, and `reservations`, unless the kernel keeps them for the next start. Each end is a decision, for
+    /// The node stops: reservations and passages end, unless the kernel keeps them for the next start. Each end is a decision, for
     /// `take`. It walks over all state, so it is for a node that ends.
-    pub fn record_stop(&mut self, now: Time, reservations: bool, mut take: impl FnMut(Decision)) {
+    pub fn record_stop(&mut self, now: Time, kept: Kept, mut take: impl FnMut(Decision)) {
         self.resources.begin(now);
         for id in ProtocolId::ALL.iter().copied() {
             let mut place = Some(0);
             while let Some(from) = place.take() {
-                self.one(id, |protocol, cx| place = protocol.record_stop(cx, from));
+                self.one(id, |protocol, cx| place = protocol.record_stop(cx, from, kept.pinholes));
                 while let Some(decision) = self.resources.next_decision() {
                     take(decision);
                 }
             }
         }
-        let mut place = Some(0).filter(|_| reservations);
+        let mut place = Some(0).filter(|_| !kept.queues);
         while let Some(from) = place {
             place = self.resources.record_stop(from);
             while let Some(decision) = self.resources.next_decision() {

@@ -57,7 +57,7 @@ mod routes;
 mod streams;
 mod view;
 
-pub use changes::Change;
+pub use changes::{Change, Kept};
 pub use channels::{ChannelConfig, Credentials, Tls};
 pub use config::ConfigError;
 pub use node::Node;
@@ -100,7 +100,7 @@ pub mod qos {
 pub mod natfw {
     pub use signalbox_natfw::engine::{
         Code, Command, Config, ConfigError, ExposeRequest, Failure, Granted, Kind, Mapping, Middlebox, Natfw,
-        NatfwEvent, OpenBits, OpenRequest, Options, Refusal, Role, SessionView, State,
+        NatfwEvent, OpenBits, OpenRequest, Options, Refusal, Role, SessionView, State, left_binding,
     };
 }
 

@@ -249,6 +249,13 @@ impl Node {
         octets
     }
 
+    /// Whether [`Node::hand_over`] writes what a pinhole is for, so that it may stay in the kernel for the node that starts in place
+    /// of this one.
+    #[must_use]
+    pub fn leaves(&self, id: PinholeId) -> bool {
+        self.protocols.iter().any(|one| one.opener() == Some(id.owner) && one.leaves(id))
+    }
+
     /// Gives each protocol what its predecessor wrote.
     fn take_over(&mut self, octets: &[u8]) {
         for (name, entries) in handover::parts(octets) {

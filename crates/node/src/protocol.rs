@@ -172,13 +172,20 @@ pub(crate) trait Protocol: fmt::Debug {
     /// A signaling application of this number runs inside of the node. Only GIST takes it.
     fn register(&mut self, _: NslpId) {}
 
-    /// The node stops: records the end of passages, from a place in their table on. The result is the place that follows.
-    fn record_stop(&self, _: &mut Context<'_>, _from: u32) -> Option<u32> {
+    /// The node stops: records the end of passages, from a place in their table on. `left`: not of those that
+    /// [stay](Self::leaves). The result is the place that follows.
+    fn record_stop(&self, _: &mut Context<'_>, _from: u32, _left: bool) -> Option<u32> {
         None
     }
 
     /// Writes what the node that starts in place of this one needs, when this one ends as planned.
     fn hand_over(&self, _now: Time, _: &mut Entries) {}
+
+    /// Whether a pinhole stays in the kernel for the node that starts in place of this one, because [`Protocol::hand_over`] has
+    /// written what it is for.
+    fn leaves(&self, _: PinholeId) -> bool {
+        false
+    }
 
     /// Takes what the protocol of the node before this one wrote.
     fn take_over(&mut self, _: &mut Context<'_>, _: Entries) {}

@@ -44,7 +44,7 @@ pub enum Outcome {
     Preempted,
     /// It ended, and neither its requester nor an administrator wanted that.
     Lost,
-    /// A request was granted for packets whose reservation was lost before.
+    /// A request was granted for packets whose reservation was lost before, or what the daemon before this one allowed stands again.
     Restored,
     /// It ended.
     Ended,
@@ -248,7 +248,7 @@ pub(crate) struct Decisions {
     others: RateShares,
     /// Sessions of grants, of the protocols whose sessions have identifiers.
     sessions: HashMap<GrantId, SessionId, KeyedHasher>,
-    /// Passages that stand, by their session: since when, and their first packets.
+    /// Passages that stand, by their session: since when, and their first packets. None: it stood at the daemon before this one.
     passages: HashMap<(By, SessionId), (Time, Vec<FlowFilter>), KeyedHasher>,
     /// Packets whose reservation was lost, and is not restored yet.
     lost: HashMap<(ReserverId, FlowFilter), (), KeyedHasher>,
@@ -311,8 +311,10 @@ impl Decisions {
                     return None;
                 }
                 let since = stands.map_or(decision.at, |(since, _)| *since);
-                if stands.is_some() {
-                    decision.outcome = Outcome::Changed;
+                match stands {
+                    Some((_, flows)) if flows.is_empty() => decision.outcome = Outcome::Restored,
+                    Some(_) => decision.outcome = Outcome::Changed,
+                    None => {}
                 }
                 self.passages.insert(key, (since, decision.flows.clone()));
             }
@@ -323,6 +325,11 @@ impl Decisions {
             Outcome::Changed | Outcome::Refused | Outcome::Restored => {}
         }
         Some(decision)
+    }
+
+    /// A passage stood at the daemon before this one. Without packets it is told from one that stands.
+    pub(crate) fn stood(&mut self, by: By, session: SessionId) {
+        self.passages.entry((by, session)).or_insert_with(|| (self.now, Vec::new()));
     }
 
     /// A reservation for these packets was lost.

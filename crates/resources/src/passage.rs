@@ -83,6 +83,13 @@ impl Passage {
         &self.party.requester
     }
 
+    /// The names of the interfaces where its packets come in and leave; `None`: not known, or any.
+    #[must_use]
+    pub fn interfaces(&self) -> [Option<&str>; 2] {
+        let Crossed { from, to } = &self.party.crossed;
+        [from.as_deref(), to.as_deref()]
+    }
+
     /// The longest lifetime that the rule allows; `None`: any.
     #[must_use]
     pub fn max_lifetime(&self) -> Option<Duration> {

@@ -23,12 +23,13 @@ use signalbox_linux::pinhole::Pinholes;
 use signalbox_linux::stream::{StreamBuffer, StreamEvent};
 use signalbox_linux::traffic::{Enforcer, Kept};
 use signalbox_linux::{Batch, Change, Failure, Io, MulticastRoute, Undeliverable};
-use signalbox_node::{Command, Node};
+use signalbox_node::{self as node, Command, Node};
 use tokio::sync::mpsc::{self, error::TryRecvError};
 
 use crate::api::{Names, held, types};
 use crate::clients::Clients;
 use crate::decisions::Decisions;
+use crate::handover::bindings;
 use crate::metrics::Measurements;
 use crate::notify::Notifier;
 use crate::protocols::OPENERS;
@@ -355,12 +356,11 @@ impl Driver {
         self.engine.node.hand_over(self.clock.now())
     }
 
-    /// Records the end of what stands: of reservations too, unless their queues are kept. It takes a second at most; what is left out is
-    /// counted, and logged.
-    pub(crate) fn record_stop(&mut self, queues_kept: bool) {
+    /// Records the end of what stands, unless the kernel keeps it. It takes a second at most; what is left out is counted, and logged.
+    pub(crate) fn record_stop(&mut self, kept: node::Kept) {
         let (now, unix_us) = (self.clock.now(), types::unix_us());
         let mut last = self.decisions.last();
-        self.engine.node.record_stop(now, !queues_kept, |decision| last.give(decision, now, unix_us));
+        self.engine.node.record_stop(now, kept, |decision| last.give(decision, now, unix_us));
         let left_out = last.left_out();
         if left_out > 0 {
             tracing::warn!(left_out, "ends of reservations and passages that are in no log");
@@ -377,6 +377,43 @@ impl Driver {
             Err(error) => {
                 tracing::warn!(%error, "queues are not kept");
                 None
+            }
+        }
+    }
+
+    /// The bindings that the daemon before this one left in the kernel, as a part of what the node takes over. Their ports are kept
+    /// for this time at most.
+    pub(crate) fn bindings_left(&mut self, time: Duration) -> Vec<u8> {
+        let Some(pinholes) = &mut self.engine.pinholes else { return Vec::new() };
+        let bindings = pinholes.bindings_left().unwrap_or_else(|error| {
+            tracing::warn!(%error, "the bindings of the daemon before this one cannot be read");
+            Vec::new()
+        });
+        bindings::part(&bindings, time)
+    }
+
+    /// Limits the time of what the daemon before this one left in the kernel and the node has not replaced.
+    pub(crate) fn adopt_pinholes(&mut self, time: Duration) {
+        if let Some(pinholes) = &mut self.engine.pinholes {
+            pinholes.adopt(time);
+        }
+    }
+
+    /// Leaves the pinholes in force for some time that the next daemon takes over; zero: they are removed.
+    pub(crate) fn keep_pinholes(&mut self, time: Duration) -> bool {
+        if time.is_zero() {
+            return false;
+        }
+        let Some(pinholes) = self.engine.pinholes.take() else { return false };
+        match pinholes.keep(time, |id| self.engine.node.leaves(id)) {
+            Ok(0) => false,
+            Ok(count) => {
+                tracing::info!(count, seconds = time.as_secs_f64(), "pinholes stay open for the next start");
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, "pinholes are not kept");
+                false
             }
         }
     }

@@ -4,6 +4,7 @@
 //! leaves it empty. Keeping it current for a crash would cost a write for each change of a session, and what it saves is
 //! one refresh.
 
+pub(crate) mod bindings;
 pub(crate) mod kept;
 
 use std::fs::File;
@@ -18,7 +19,7 @@ use signalbox_linux::clock;
 /// The first octets of the file. Another version of its contents has another number.
 const HEADER: &[u8] = b"signalbox-handover 1\n";
 /// What an older file says is not true any more: neighbours have refreshed their state, or it has expired.
-const MAX_AGE: Duration = Duration::from_secs(60);
+pub(crate) const MAX_AGE: Duration = Duration::from_secs(60);
 /// Most octets that are read.
 const MOST: u64 = 128 << 20;
 

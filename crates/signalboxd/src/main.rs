@@ -44,6 +44,7 @@ mod view;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Parser;
@@ -55,7 +56,7 @@ use signalbox_linux::helper::Helper;
 use signalbox_linux::pinhole::Pinholes;
 use signalbox_linux::traffic::Enforcer;
 use signalbox_linux::{Io, IoConfig, OpenError, accounts, capability, kernel_speaks_sctp, process};
-use signalbox_node::Node;
+use signalbox_node::{Kept as Stays, Node};
 
 use api::{Current, Names};
 use decisions::{AuditFile, Decisions, Kept};
@@ -209,10 +210,7 @@ fn run(config: &Config, path: PathBuf, log: LogLevel) -> Result<()> {
     let mut driver =
         Driver::new(node, io, kernel, clock, recorder, names.clone(), (notifier.clone(), decisions));
 
-    if let Some(octets) = predecessor {
-        tracing::info!(octets = octets.len(), "the daemon before this one left its sessions");
-        driver.take_over(&octets);
-    }
+    take_over(&mut driver, predecessor, config.restart.adopt_pinholes);
 
     let current = Current::new(path, config.clone());
     let (mut server, mut requests) = Server::start(
@@ -235,16 +233,18 @@ fn run(config: &Config, path: PathBuf, log: LogLevel) -> Result<()> {
     notifier.send("STOPPING=1");
 
     driver.end_clients();
-    let mut queues_kept = false;
+    let mut kept = Stays::default();
     let left = handover.map(|file| {
         let mut octets = driver.hand_over();
-        if let Some(kept) = driver.keep_queues(config.restart.keep_queues) {
-            handover::kept::write(&mut octets, &kept);
-            queues_kept = true;
+        if let Some(queues) = driver.keep_queues(config.restart.keep_queues) {
+            handover::kept::write(&mut octets, &queues);
+            kept.queues = true;
         }
-        file.leave(&octets)
+        let written = file.leave(&octets);
+        kept.pinholes = written.is_ok() && driver.keep_pinholes(config.restart.keep_pinholes);
+        written
     });
-    driver.record_stop(queues_kept);
+    driver.record_stop(kept);
     if let Some(Err(error)) = left {
         tracing::warn!("{error:#}; reservations come back with the refreshes of neighbors");
     }
@@ -290,6 +290,23 @@ fn handover(config: &Config) -> (Option<HandoverFile>, Option<Vec<u8>>) {
             (None, None)
         }
     }
+}
+
+/// Gives the node what the daemon before this one left, in the file and in the kernel. After a planned stop, nobody owns what no
+/// session of the file is for. After a crash nobody knows whose it is, until those who asked for it come again: that is what `adopt`
+/// gives them time for.
+fn take_over(driver: &mut Driver, predecessor: Option<Vec<u8>>, adopt: Duration) {
+    let (adopt, keep) =
+        if predecessor.is_some() { (Duration::ZERO, handover::MAX_AGE) } else { (adopt, adopt) };
+    let mut octets = predecessor.unwrap_or_default();
+    if !octets.is_empty() {
+        tracing::info!(octets = octets.len(), "the daemon before this one left its sessions");
+    }
+    octets.extend(driver.bindings_left(keep));
+    if !octets.is_empty() {
+        driver.take_over(&octets);
+    }
+    driver.adopt_pinholes(adopt);
 }
 
 /// Gives up the privileges that the daemon does not need after its start.

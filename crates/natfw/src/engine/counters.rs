@@ -47,6 +47,10 @@ signalbox_core::counters! {
         expired: u64 => RULES { event: "expired" },
         /// Sessions that ended because of an error or a NOTIFY.
         ended: u64 => RULES { event: "ended" },
+        /// Sessions of the node before this one that stand here.
+        restored: u64 => RULES { event: "restored" },
+        /// Sessions of the node before this one that ended because they are not allowed or not possible here.
+        not_restored: u64 => RULES { event: "not_restored" },
         /// Rules that the kernel refused.
         kernel_refused: u64 => RULES { event: "kernel_refused" },
         /// Route changes that were reported to other nodes.

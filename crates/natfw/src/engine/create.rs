@@ -10,6 +10,7 @@ use signalbox_core::service::RecvMessage;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{Direction, IfIndex, Mri, PathCoupled};
 use signalbox_resources::config::Opening;
+use signalbox_resources::decision::Outcome;
 use signalbox_resources::opening::Crossing;
 use signalbox_resources::token::Token;
 use signalbox_resources::{Neighbour, Passage, PassageRequest, Proof, RequestedBy, Requester, Resources};
@@ -34,6 +35,24 @@ pub(super) struct Arrived<'a, 'm> {
     pub(super) lifetime: u32,
     /// The interfaces of its flow.
     pub(super) ends: Ends,
+    /// It did not arrive: a session of the node before this one has it.
+    pub(super) former: Option<Held>,
+}
+
+impl Arrived<'_, '_> {
+    /// The external port that it has to have; `None`: any.
+    pub(super) fn port(&self) -> Option<u16> {
+        self.former.and_then(|held| held.port)
+    }
+}
+
+/// What a session of the node before this one holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Held {
+    /// Its external port.
+    pub(super) port: Option<u16>,
+    /// What it opens.
+    pub(super) opening: Opening,
 }
 
 /// What a request opens.
@@ -177,7 +196,7 @@ impl Natfw {
             let external = self.interfaces.external().filter(|_| flow.src.is_ipv4());
             let external = external.ok_or(Info::POLICY_CONFLICT)?;
             if reserved.is_none() {
-                (lease, onward.src_port) = self.lease_source(&flow, second)?;
+                (lease, onward.src_port) = self.lease_source(&flow, second, from.port())?;
             }
             onward.src = IpAddr::V4(external);
         }
@@ -194,6 +213,7 @@ impl Natfw {
         &mut self,
         flow: &PathCoupled,
         second: bool,
+        needs: Option<u16>,
     ) -> Result<(Option<signalbox_core::Key>, Option<u16>), Refused> {
         let protocol = flow.protocol.ok_or(Info::PLAIN_IP)?;
         if flow.src_prefix != 32 {
@@ -207,10 +227,7 @@ impl Natfw {
         }
         let port = flow.src_port.filter(|port| *port != 0).ok_or(Info::SOURCE_PORTS)?;
         let inside = Inside { address: flow.src, protocol, port, second };
-        let (lease, port) = self.ports.acquire(inside, inside.address, None).map_err(|_| {
-            self.counters.ports_full += 1;
-            Refused::from(Info::NO_RESOURCES)
-        })?;
+        let (lease, port) = self.lease(inside, needs)?;
         Ok((Some(lease), Some(port)))
     }
 
@@ -262,7 +279,7 @@ impl Natfw {
 
     /// Asks the policy of the node.
     pub(super) fn passage(
-        &self,
+        &mut self,
         from: &Arrived<'_, '_>,
         Opened { opening, crossing, invited }: Opened,
         pinhole: &Pinhole,
@@ -290,7 +307,17 @@ impl Natfw {
             );
             let flows: Vec<FlowFilter> = pinhole.flows().map(|flow| flow.packets).collect();
             let opened = (opening, flows.as_slice());
-            Self::note_refused(received.session, &requester, opened, lifetime, &refusal, resources);
+            let former = from.former.is_some();
+            self.counters.not_restored += u64::from(former);
+            let outcome = if former { Outcome::Lost } else { Outcome::Refused };
+            Self::note_refused(
+                outcome,
+                (received.session, &requester),
+                opened,
+                lifetime,
+                &refusal,
+                resources,
+            );
             let info = match refusal.rule {
                 signalbox_resources::refusal::Rule::TableFull { .. } => Info::NO_RESOURCES,
                 _ => Info::AUTHORIZATION,

@@ -16,17 +16,17 @@ use super::response::rule;
 use super::session::Session;
 
 impl Natfw {
-    /// The policy of this node refused a passage.
+    /// The policy of this node refused a passage, or does not allow any more what the node before this one had allowed.
     pub(super) fn note_refused(
-        session: SessionId,
-        requester: &Requester,
+        outcome: Outcome,
+        (session, requester): (SessionId, &Requester),
         (opening, flows): (Opening, &[FlowFilter]),
         lifetime: Duration,
         refusal: &Refusal,
         resources: &mut Resources,
     ) {
         resources.decide(Decided {
-            outcome: Outcome::Refused,
+            outcome,
             subject: opening.into(),
             by: By::Opener(OpenerId::NATFW),
             session: Some(session),
@@ -59,11 +59,14 @@ impl Natfw {
         });
     }
 
-    /// The node stops: the passages of the sessions from a place in the table on end. The result is the place that follows.
-    pub fn record_stop(&self, from: u32, resources: &mut Resources) -> Option<u32> {
+    /// The node stops: the passages of the sessions from a place in the table on end. `left`: not those that the next node takes
+    /// over. The result is the place that follows.
+    pub fn record_stop(&self, from: u32, left: bool, resources: &mut Resources) -> Option<u32> {
         resources.because(End::Stopped);
-        self.sessions.walk(from, |key, _| {
-            self.note_passages(key, Outcome::Ended, resources);
+        self.sessions.walk(from, |key, session| {
+            if !left || !session.is_handed_over() {
+                self.note_passages(key, Outcome::Ended, resources);
+            }
             true
         })
     }

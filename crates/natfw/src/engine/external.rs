@@ -115,7 +115,7 @@ impl Natfw {
         let mut external = External::of(*terminal);
         let mut place = inside;
         if nat {
-            let (held, given) = self.lease_receiver(inside, protocol, second).map_err(dtinfo)?;
+            let (held, given) = self.lease_receiver(inside, protocol, second, from.port()).map_err(dtinfo)?;
             lease = Some(held);
             place = Endpoint { address: IpAddr::V4(given.address), port: given.port };
             let ports = Ports { receiver: given.port, sender: ports.sender };
@@ -209,6 +209,7 @@ impl Natfw {
         inside: Endpoint,
         protocol: Option<u8>,
         second: bool,
+        needs: Option<u16>,
     ) -> Result<(signalbox_core::Key, ExternalAddress), Info> {
         let protocol = protocol.ok_or(Info::PLAIN_IP)?;
         if !check::has_ports(protocol) {
@@ -218,10 +219,7 @@ impl Natfw {
         let address = self.interfaces.external().filter(|_| inside.address.is_ipv4());
         let address = address.ok_or(Info::POLICY_CONFLICT)?;
         let inside = Inside { address: inside.address, protocol, port, second };
-        let (lease, port) = self.ports.acquire(inside, inside.address, None).map_err(|_| {
-            self.counters.ports_full += 1;
-            Info::NO_RESOURCES
-        })?;
+        let (lease, port) = self.lease(inside, needs)?;
         Ok((lease, ExternalAddress { address, port: Some(port) }))
     }
 }

@@ -80,7 +80,7 @@ pub(super) fn opening(near: Side, far: Option<Side>) -> Opening {
 impl Natfw {
     /// The address whose route decides what a request asks for: where a flow goes, or where one comes from that an edge opens by
     /// itself. `None`: no route is needed.
-    fn far_end(&self, kind: Kind, received: &RecvMessage<'_>, asked: &Asked) -> Option<IpAddr> {
+    pub(super) fn far_end(&self, kind: Kind, received: &RecvMessage<'_>, asked: &Asked) -> Option<IpAddr> {
         let boxed = matches!(self.config.middlebox, Middlebox::Firewall | Middlebox::Nat);
         if !boxed {
             return None;
@@ -110,7 +110,7 @@ impl Natfw {
 
     /// The host that a request is for, if it is not the peer, which answered at its address by this interface. It is in the zone of
     /// the interface only if its route leads there: otherwise a host of one zone could ask for the packets of another one.
-    fn near_end(&self, kind: Kind, received: &RecvMessage<'_>, asked: &Asked) -> Option<IpAddr> {
+    pub(super) fn near_end(&self, kind: Kind, received: &RecvMessage<'_>, asked: &Asked) -> Option<IpAddr> {
         let boxed = matches!(self.config.middlebox, Middlebox::Firewall | Middlebox::Nat);
         let host = match kind {
             Kind::Create => received.mri.src(),

@@ -25,6 +25,7 @@ pub(super) struct Interfaces {
     own: Vec<IpAddr>,
     /// Addresses by which the node names itself.
     names: Vec<(IfIndex, IpAddr)>,
+    by_name: Vec<(String, IfIndex)>,
 }
 
 impl Interfaces {
@@ -36,12 +37,18 @@ impl Interfaces {
         let named =
             interfaces.iter().flat_map(|one| one.addresses.iter().map(|address| (one.ifindex, *address)));
         self.names = named.filter(|(_, address)| is_name(*address)).collect();
+        self.by_name = interfaces.iter().map(|one| (one.name.clone(), one.ifindex)).collect();
         self.own = interfaces.iter().flat_map(|interface| interface.addresses.iter().copied()).collect();
     }
 
     /// The side of an interface. One that is in no list counts as outside, where less is allowed.
     pub(super) fn side(&self, ifindex: IfIndex) -> Side {
         if self.inside.contains(&ifindex) { Side::Inside } else { Side::Outside }
+    }
+
+    /// The interface of this name.
+    pub(super) fn index(&self, name: &str) -> Option<IfIndex> {
+        self.by_name.iter().find(|(known, _)| known == name).map(|(_, ifindex)| *ifindex)
     }
 
     /// The address of a NAT on its external side.

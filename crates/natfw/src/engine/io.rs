@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use signalbox_core::handover::Entries;
 use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
 use signalbox_core::pinhole::{Pinhole, PinholeError, PinholeId};
 use signalbox_core::service::{Indication, Request};
@@ -32,6 +33,9 @@ pub enum Input<'a> {
         /// Whether the kernel has it as requested. If not, the previous one of that id stays.
         result: Result<(), PinholeError>,
     },
+    /// What [`Natfw::hand_over`](super::Natfw::hand_over) of the engine before this one wrote, and what a crash left
+    /// ([`left_binding`](super::left_binding)). It comes after the first [`Input::Interfaces`].
+    Handover(Entries),
     /// The rules about passages changed: those that stand are judged again, in parts.
     Rules,
     /// A command of a user.

@@ -20,6 +20,8 @@
 //! | `ended.rs` | §3.5: sequence numbers of sessions that ended |
 //! | `initiator.rs` | §3.4, §3.5: the user's side |
 //! | `check.rs` | values that are refused |
+//! | `handover/` | a planned restart |
+//! | `leases.rs` | external ports |
 
 mod check;
 mod command;
@@ -33,9 +35,11 @@ mod ending;
 mod event;
 mod external;
 mod far;
+mod handover;
 mod initiator;
 mod interfaces;
 mod io;
+mod leases;
 mod limits;
 mod notify;
 mod outbox;
@@ -67,6 +71,7 @@ pub use command::{Command, ExposeRequest, OpenRequest, Options};
 pub use config::{Config, ConfigError, Mapping, Middlebox, OpenBits};
 pub use counters::Counters;
 pub use event::{Code, Failure, Granted, NatfwEvent, Refusal};
+pub use handover::left_binding;
 pub use io::{Input, Output};
 pub use session::{Kind, State};
 pub use view::{Role, SessionView};
@@ -74,6 +79,7 @@ pub use view::{Role, SessionView};
 use ended::Ended;
 use initiator::Lookup;
 use interfaces::Interfaces;
+use leases::Left;
 use outbox::{Outbox, Purpose};
 use parked::Requests;
 use session::Session;
@@ -100,6 +106,8 @@ pub struct Natfw {
     /// Sequence numbers of sessions that ended of late.
     ended: Ended,
     ports: Ports,
+    /// Ports that are kept for ends inside whose sessions a crash ended.
+    left: Left,
     /// Sessions of users, by the user's identifier.
     commands: BTreeMap<u64, Key>,
     /// Requests of users for which an edge is to send a CREATE, by their nonces.
@@ -136,6 +144,7 @@ impl Natfw {
             shares: Shares::new(config.max_sessions, KeyedHasher::new(&mut rng)),
             ended: Ended::new(config.max_sessions, hasher),
             ports: Ports::new(first, last, &mut rng),
+            left: Left::new(hasher),
             commands: BTreeMap::new(),
             proxied: BTreeMap::new(),
             lookups: Vec::new(),
@@ -185,6 +194,7 @@ impl Natfw {
                 self.rearm(Key::from_u64(id.key));
             }
             Input::Rules => self.on_rules(),
+            Input::Handover(entries) => self.take_over(entries, resources),
             Input::Command { id, command } => self.on_command(id, command, resources),
         }
         self.step_proxies(resources);
@@ -207,7 +217,7 @@ impl Natfw {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         let sweep = (!self.sweeps.is_empty()).then_some(self.now);
-        [self.wheel.next_deadline(), sweep].into_iter().flatten().min()
+        [self.wheel.next_deadline(), sweep, self.left.deadline()].into_iter().flatten().min()
     }
 
     /// The list of sessions that appear and disappear, to watch and to take from.
@@ -228,6 +238,7 @@ impl Natfw {
     }
 
     fn on_timer(&mut self, resources: &mut Resources) {
+        self.step_left();
         for _ in 0..AT_ONCE {
             let Some(index) = self.wheel.pop_due(&mut self.sessions, self.now) else { return };
             if let Some(key) = self.sessions.key_of(index) {

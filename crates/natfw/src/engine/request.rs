@@ -11,7 +11,7 @@ use signalbox_resources::{End, Passage, Resources};
 
 use super::Natfw;
 use super::check::{self, Refused};
-use super::create::Arrived;
+use super::create::{Arrived, Held};
 use super::far::{Routes, Unplanned};
 use super::session::{Answer, Asked, Kind, Plan, State, newer, pinhole_id};
 use super::table::Opening;
@@ -79,7 +79,7 @@ impl Natfw {
         }
         // The session belongs to its peer. Another peer can only be on a changed route of the same flow: it can neither
         // delete the session nor turn its rule to another flow.
-        let same_peer = session.peers.previous() == received.sii;
+        let same_peer = session.is_of(received);
         let same_flow = session.asked.is_asked_by(message, &received.mri);
         if !same_peer && (message.deletes() || !same_flow) {
             self.counters.foreign += 1;
@@ -91,7 +91,7 @@ impl Natfw {
         }
         if message.deletes() {
             self.on_deletion(key, received, message, msn, resources);
-        } else if same_flow && same_peer {
+        } else if same_flow && same_peer && !session.peers.are_former() {
             self.on_refresh(key, received, message, msn);
         } else {
             self.on_update(key, received, message, routes, resources);
@@ -142,7 +142,7 @@ impl Natfw {
         routes: Routes,
         resources: &mut Resources,
     ) -> Option<(Plan, u32)> {
-        match self.plan(received, message, asked, &routes, resources) {
+        match self.plan(received, message, asked, (&routes, None), resources) {
             Ok(planned) => return Some(planned),
             Err(Unplanned::Refused(refused)) => self.refuse(received, message.msn?, refused),
             Err(Unplanned::Routes(ends)) => self.park(received, message, ends, routes),
@@ -150,12 +150,14 @@ impl Natfw {
         None
     }
 
-    fn plan(
+    /// The plan for a request, and the lifetime in seconds that this node accepts. `former`: a session of the node before this one
+    /// has it, with this external port.
+    pub(super) fn plan(
         &mut self,
         received: &RecvMessage<'_>,
         message: &Message<'_>,
         asked: &Asked,
-        routes: &Routes,
+        (routes, former): (&Routes, Option<Held>),
         resources: &mut Resources,
     ) -> Result<(Plan, u32), Unplanned> {
         let lifetime = check::lifetime(&self.config, message.lifetime.unwrap_or(0))?;
@@ -170,7 +172,7 @@ impl Natfw {
             return Err(Refused::from(Info::AUTHENTICATION).into());
         }
         let ends = self.ends(kind_of(message), received, asked, routes, resources)?;
-        let from = &Arrived { received, token, lifetime, ends };
+        let from = &Arrived { received, token, lifetime, ends, former };
         let plan = match kind_of(message) {
             Kind::Create => self.plan_create(from, asked, resources)?,
             Kind::External => self.plan_external(from, asked, resources)?,
@@ -306,7 +308,7 @@ impl Natfw {
     }
 }
 
-const fn kind_of(message: &Message<'_>) -> Kind {
+pub(super) const fn kind_of(message: &Message<'_>) -> Kind {
     match message.kind {
         MessageType::EXTERNAL => Kind::External,
         _ => Kind::Create,

@@ -5,11 +5,11 @@ use core::time::Duration;
 
 use signalbox_core::node::Prefix;
 use signalbox_core::pinhole::{Endpoint, OpenerId, PinholeId};
-use signalbox_core::service::{SiiHandle, StateHandle};
+use signalbox_core::service::{RecvMessage, SiiHandle, StateHandle};
 use signalbox_core::slab::Key;
 use signalbox_core::wheel::{Link, Timed};
 use signalbox_core::{Direction, Flow, Mri, SessionId, Time};
-use signalbox_resources::Passage;
+use signalbox_resources::{Passage, RequestedBy};
 
 use super::event::Granted;
 use crate::wire::{DataTerminal, ExternalAddress, FlowInfo, Message};
@@ -263,6 +263,8 @@ pub(super) struct Peers {
 const PREVIOUS: u8 = 1;
 const PREVIOUS_STATE: u8 = 2;
 const NEXT: u8 = 4;
+/// The peer towards the initiator had the session at the node before this one, and has not refreshed it since.
+const FORMER: u8 = 8;
 
 impl Peers {
     /// The peer towards the initiator.
@@ -287,6 +289,16 @@ impl Peers {
             | if state.is_some() { PREVIOUS_STATE } else { 0 };
         self.previous = peer.map_or(0, |peer| peer.0);
         self.previous_state = state.map_or(0, |state| state.0);
+    }
+
+    /// The peers of a session of the node before this one: GIST knows none of them.
+    pub(super) fn former() -> Self {
+        Self { present: FORMER, ..Self::default() }
+    }
+
+    /// Whether the session is of the node before this one, and no peer has refreshed it since.
+    pub(super) const fn are_former(&self) -> bool {
+        self.present & FORMER != 0
     }
 
     pub(super) fn set_next(&mut self, peer: Option<SiiHandle>) {
@@ -412,6 +424,23 @@ impl Session {
         let (before, after) = (self.asked.mri(), self.plan.mri());
         let translated = before != after && (after.src() == address || before.dst() == address);
         translated || self.plan.reserved().is_some_and(|reserved| reserved.address == address)
+    }
+
+    /// Whether a request is of the peer that has the session. That of a node before this one is known by what it proved there:
+    /// the address at which it answers, and the name of its key.
+    pub(super) fn is_of(&self, received: &RecvMessage<'_>) -> bool {
+        if !self.peers.are_former() {
+            return self.peers.previous() == received.sii;
+        }
+        let Some(passage) = &self.plan.passage else { return false };
+        let asked = passage.requester();
+        let address = match &asked.requested_by {
+            RequestedBy::Neighbour(neighbour) => Some(neighbour.address),
+            RequestedBy::Unknown | RequestedBy::LocalUser | RequestedBy::Neighbours(_) => None,
+        };
+        received.sii.is_some()
+            && address.is_some()
+            && (address, &asked.peer) == (received.peer_address, &received.peer)
     }
 
     /// Whether a RESPONSE with this number answers a request that waits for one.

@@ -3,6 +3,7 @@
 mod edge;
 mod ending;
 mod firewall;
+mod handover;
 mod hostile;
 mod initiator;
 mod judged;

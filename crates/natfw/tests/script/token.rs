@@ -132,3 +132,14 @@ fn a_token_that_names_its_session_is_not_used_in_another_one() {
         assert_eq!(answer.info_of() == Some(Info::AUTHENTICATION), !again);
     }
 }
+
+/// A token is not kept: a session that one allowed is asked for anew after a restart.
+#[test]
+fn a_session_with_a_token_is_not_left_to_the_next_node() {
+    let mut rig = gate();
+    let sent = asks(&mut rig, &token(RECEIVER, 0x0b));
+    only(rig.answer(&sent, &crate::rig::success(7, 100)));
+    let mut entries = signalbox_core::handover::Entries::default();
+    rig.natfw.hand_over(rig.now, &mut entries);
+    assert!(entries.is_empty() && !rig.natfw.leaves(rig.holes[0].0));
+}

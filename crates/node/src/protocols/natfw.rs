@@ -1,6 +1,7 @@
 //! The NAT and firewall application (RFC 5973).
 
 use signalbox_core::Counter;
+use signalbox_core::handover::Entries;
 use signalbox_core::metrics::{Gauge, SESSIONS, Subsystem};
 use signalbox_core::node::{Interface, NoRoute, Output, Route};
 use signalbox_core::pinhole::{OpenerId, PinholeError, PinholeId};
@@ -40,8 +41,20 @@ impl Protocol for Instance {
         Some(OpenerId::NATFW)
     }
 
-    fn record_stop(&self, cx: &mut Context<'_>, from: u32) -> Option<u32> {
-        self.engine.record_stop(from, cx.resources)
+    fn record_stop(&self, cx: &mut Context<'_>, from: u32, left: bool) -> Option<u32> {
+        self.engine.record_stop(from, left, cx.resources)
+    }
+
+    fn hand_over(&self, now: Time, to: &mut Entries) {
+        self.engine.hand_over(now, to);
+    }
+
+    fn leaves(&self, id: PinholeId) -> bool {
+        self.engine.leaves(id)
+    }
+
+    fn take_over(&mut self, cx: &mut Context<'_>, entries: Entries) {
+        self.engine.handle(cx.now, Input::Handover(entries), cx.resources);
     }
 
     fn pinhole(&mut self, cx: &mut Context<'_>, id: PinholeId, result: Result<(), PinholeError>) {

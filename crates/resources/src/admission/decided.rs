@@ -4,6 +4,7 @@ use core::net::IpAddr;
 use std::sync::Arc;
 
 use signalbox_core::node::Prefix;
+use signalbox_core::pinhole::OpenerId;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{Key, SessionId, Time};
 
@@ -70,6 +71,13 @@ impl Resources {
         });
         if let Some(decision) = decision {
             self.note_decision(decision);
+        }
+    }
+
+    /// A passage of this session stood at the daemon before this one: what is decided about it next is its restoration or its end.
+    pub fn passage_stood(&mut self, by: OpenerId, session: SessionId) {
+        if self.decisions.is_on() {
+            self.decisions.stood(By::Opener(by), session);
         }
     }
 

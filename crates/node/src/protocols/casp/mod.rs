@@ -275,7 +275,7 @@ impl Protocol for Instance {
         Some(OpenerId::CASP)
     }
 
-    fn record_stop(&self, cx: &mut Context<'_>, from: u32) -> Option<u32> {
+    fn record_stop(&self, cx: &mut Context<'_>, from: u32, _left: bool) -> Option<u32> {
         self.passages()?.record_stop(from, cx.resources)
     }
 
