@@ -90,6 +90,11 @@ impl Passage {
         [from.as_deref(), to.as_deref()]
     }
 
+    /// When its token ends, in microseconds since 1970.
+    fn token_end_us(&self) -> Option<u64> {
+        self.requester().token.as_ref()?.end_us
+    }
+
     /// The longest lifetime that the rule allows; `None`: any.
     #[must_use]
     pub fn max_lifetime(&self) -> Option<Duration> {
@@ -243,6 +248,20 @@ impl Resources {
     #[must_use]
     pub const fn is_outdated(&self, passage: &Passage) -> bool {
         passage.reloads != self.reloads()
+    }
+
+    /// Whether the same request could have another answer now: the rules have changed, or they or its token have times. Who holds
+    /// the passage judges it again before it prolongs it.
+    #[must_use]
+    pub fn may_differ(&self, passage: &Passage) -> bool {
+        self.is_outdated(passage) || self.policy().has_times() || passage.token_end_us().is_some()
+    }
+
+    /// The longest lifetime of a passage without a refresh: that of its rule, and what is left of its token. `None`: any.
+    #[must_use]
+    pub fn longest_lifetime(&self, now: Time, passage: &Passage) -> Option<Duration> {
+        let left = |end_us: u64| Duration::from_micros(end_us.saturating_sub(self.wall_us(now)));
+        [passage.max_lifetime(), passage.token_end_us().map(left)].into_iter().flatten().min()
     }
 
     /// Ends a passage.

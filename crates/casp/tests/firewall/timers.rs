@@ -6,7 +6,7 @@ use signalbox_casp::clients::natfw::NatfwRequest;
 use signalbox_casp::wire::natfw::{NatfwFilter, NatfwMessage, NatfwStatus, NatfwType, NatfwValue};
 use signalbox_core::pinhole::PinholeError;
 use signalbox_core::{SessionId, Time};
-use signalbox_resources::config::RuleConfig;
+use signalbox_resources::config::{Action, Opening, RuleConfig};
 
 use crate::rig::{Node, Packet, Rig, filter, flow, open_policy, wants_response};
 
@@ -177,4 +177,31 @@ fn firewalls_make_no_refresh() {
     let count = |n| rig.kinds(n).iter().filter(|kind| **kind == NatfwType::CREATE).count();
     assert!(count(1) > 10);
     assert_eq!((count(1), count(1)), (count(2), count(3)));
+}
+
+/// T25: rules may be for an hour. A refresh is judged by the time at which it comes, and rules that begin later by the time at which
+/// they begin.
+#[test]
+fn what_goes_on_and_what_begins_is_judged_by_the_hour() {
+    let hours = Some("00:01-01:00".parse().unwrap());
+    let opens = vec![Opening::Outward];
+    let deny = RuleConfig { opens, hours, ..RuleConfig::new("", Action::Deny) };
+    let policy = signalbox_resources::Config { rules: vec![deny], ..signalbox_resources::Config::default() };
+    let rig = || Rig::with(3, &|_| policy.clone(), &|_, config| config);
+    let mut standing = rig();
+    standing.now = Time::from_secs(50);
+    let create = |msg_id| [NatfwValue::MsgId(msg_id), NatfwValue::Age(1), NatfwValue::Lifetime(30)];
+    standing.inject(0, 1, NatfwType::CREATE, &create(4));
+    standing.wait(Duration::from_secs(9));
+    standing.inject(0, 1, NatfwType::CREATE, &create(5));
+    assert_eq!(standing.passes(1).len(), 1);
+    standing.wait(Duration::from_secs(2));
+    standing.inject(0, 1, NatfwType::CREATE, &create(6));
+    assert_eq!((standing.status(0), standing.passes(1).len()), (NatfwStatus::POLICY, 0));
+    let mut later = rig();
+    later.now = Time::from_secs(50);
+    let time = NatfwValue::Time(ntp(later.now, 20));
+    later.inject(0, 1, NatfwType::CREATE, &[NatfwValue::MsgId(4), NatfwValue::Age(1), time]);
+    later.wait(Duration::from_secs(22));
+    assert_eq!((later.status(0), later.passes(1).len()), (NatfwStatus::POLICY, 0));
 }

@@ -73,16 +73,18 @@ pub(super) fn lifetime(config: &Config, requested: u32) -> Result<u32, Refused> 
     Ok(requested.min(most))
 }
 
-/// Action, second port and types of ICMP messages.
-pub(super) fn values(config: &Config, asked: &Asked) -> Result<(), Refused> {
+/// Action, second port and types of ICMP messages. `protocol`: that of the packets, if they are of one.
+pub(super) fn values(config: &Config, asked: &Asked, protocol: Option<u8>) -> Result<(), Refused> {
     if !matches!(asked.efi.action, RuleAction::ALLOW | RuleAction::DENY) {
         return Err(Refused::of(Info::UNKNOWN_ACTION, ObjectType::EFI));
     }
     if asked.efi.sub_ports > 1 {
         return Err(Refused::of(Info::SUB_PORTS, ObjectType::EFI));
     }
-    let permitted = &config.icmp_types;
-    if !permitted.is_empty() && asked.icmp_types().iter().any(|kind| !permitted.contains(kind)) {
+    let (permitted, types) = (&config.icmp_types, asked.icmp_types());
+    // Without types, ICMP messages of all types pass.
+    let all = types.is_empty() && protocol.is_none_or(is_icmp);
+    if !permitted.is_empty() && (all || types.iter().any(|kind| !permitted.contains(kind))) {
         return Err(Refused::of(Info::ICMP_TYPE, ObjectType::ICMP_TYPES));
     }
     Ok(())

@@ -106,7 +106,7 @@ impl Natfw {
         if flow.direction != Direction::Downstream {
             return Err(Info::POLICY_CONFLICT.into());
         }
-        check::values(&self.config, asked)?;
+        check::values(&self.config, asked, flow.protocol)?;
         // Blocking is for receivers (§3.2.4).
         if asked.efi.action != RuleAction::ALLOW {
             return Err(Info::ACTION_NOT_APPLICABLE.into());
@@ -286,7 +286,11 @@ impl Natfw {
         resources: &mut Resources,
     ) -> Result<Passage, Refused> {
         let received = from.received;
-        let proof = if received.peer.is_some() { Proof::Identity } else { Proof::Handshake };
+        let proof = match (&received.peer, received.validation.return_routable) {
+            (Some(_), _) => Proof::Identity,
+            (None, true) => Proof::Handshake,
+            (None, false) => Proof::Link,
+        };
         let requested_by = received.peer_address.map_or(RequestedBy::Unknown, |address| {
             RequestedBy::Neighbour(Neighbour { address, ifindex: received.ifindex, proof })
         });

@@ -63,7 +63,7 @@ impl Natfw {
         let Some(terminal) = asked.terminal() else { return Err(Info::DTINFO_REQUIRED.into()) };
         let mri = from.received.mri;
         let receiver = Receiver::of(&mri, &terminal).ok_or(Info::POLICY_CONFLICT)?;
-        check::values(&self.config, asked)?;
+        check::values(&self.config, asked, terminal.protocol())?;
         let side = self.interfaces.side(from.received.ifindex);
         if !matches!(self.config.middlebox, Middlebox::None) && side == Side::Outside {
             return Err(Info::EXTERNAL_SIDE.into());

@@ -118,7 +118,8 @@ impl Natfw {
             Kind::External if self.interfaces.side(received.ifindex) == Side::Outside => return None,
             Kind::External => Receiver::of(&received.mri, &asked.terminal()?)?.address,
         };
-        (boxed && received.peer_address != Some(host)).then_some(host)
+        let answered = received.validation.return_routable && received.peer_address == Some(host);
+        (boxed && !answered).then_some(host)
     }
 
     /// The interfaces of a request's flow, by the routes that are known. A request for a host of the other side is refused: its

@@ -2,10 +2,10 @@
 
 use core::time::Duration;
 
-use signalbox_core::SessionId;
 use signalbox_core::service::{Onward, RecvMessage};
 use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
+use signalbox_core::{SessionId, Time};
 use signalbox_resources::decision::Outcome;
 use signalbox_resources::{End, Passage, Resources};
 
@@ -92,7 +92,7 @@ impl Natfw {
         if message.deletes() {
             self.on_deletion(key, received, message, msn, resources);
         } else if same_flow && same_peer && !session.peers.are_former() {
-            self.on_refresh(key, received, message, msn);
+            self.on_refresh(key, received, message, msn, resources);
         } else {
             self.on_update(key, received, message, routes, resources);
         }
@@ -180,20 +180,30 @@ impl Natfw {
         if let Some(token) = from.token.as_ref().filter(|_| plan.passage.is_some()) {
             resources.use_token(self.now, token, received.session, flow);
         }
-        let most = plan.passage.as_ref().and_then(Passage::max_lifetime);
-        Ok((plan, most.map_or(lifetime, |most| lifetime.min(check::seconds(most)))))
+        let lifetime = at_most(lifetime, plan.passage.as_ref(), self.now, resources);
+        Ok((plan, lifetime))
     }
 
     /// A request with the same session and flow (§3.7.3). Forwarders and the responder only prolong; they never refresh by
-    /// themselves.
-    fn on_refresh(&mut self, key: Key, received: &RecvMessage<'_>, message: &Message<'_>, msn: u32) {
+    /// themselves. Rules and tokens may be for a time that is over.
+    fn on_refresh(
+        &mut self,
+        key: Key,
+        received: &RecvMessage<'_>,
+        message: &Message<'_>,
+        msn: u32,
+        resources: &mut Resources,
+    ) {
         let lifetime = match check::lifetime(&self.config, message.lifetime.unwrap_or(0)) {
             Ok(lifetime) => lifetime,
             Err(refused) => return self.refuse(received, msn, refused),
         };
+        if !self.judge(key, resources) {
+            return self.refuse(received, msn, Info::AUTHORIZATION);
+        }
+        let now = self.now;
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let most = session.plan.passage.as_ref().and_then(Passage::max_lifetime);
-        session.accepted = most.map_or(lifetime, |most| lifetime.min(check::seconds(most)));
+        session.accepted = at_most(lifetime, session.plan.passage.as_ref(), now, resources);
         session.msn = msn;
         // §3.7.3: now and the lifetime. It is not stopped while the RESPONSE is awaited.
         session.expires = self.now + Duration::from_secs(session.accepted.into());
@@ -226,7 +236,7 @@ impl Natfw {
             former.set_passages(session.plan.take_passages());
             session.plan.set_passages(allowed);
             self.undo(former, resources);
-            return self.on_refresh(key, received, message, msn);
+            return self.on_refresh(key, received, message, msn, resources);
         }
         self.unreserve(key);
         let Some(session) = self.sessions.get_mut(key) else { return self.undo(plan, resources) };
@@ -306,6 +316,12 @@ impl Natfw {
         resources.because(End::TornDown);
         self.close(key, resources);
     }
+}
+
+/// A lifetime in seconds as far as the rule and the token of a passage allow it. 0 would be a deletion.
+fn at_most(lifetime: u32, passage: Option<&Passage>, now: Time, resources: &Resources) -> u32 {
+    let most = passage.and_then(|passage| resources.longest_lifetime(now, passage));
+    most.map_or(lifetime, |most| lifetime.min(check::seconds(most).max(1)))
 }
 
 pub(super) const fn kind_of(message: &Message<'_>) -> Kind {

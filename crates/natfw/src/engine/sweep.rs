@@ -104,13 +104,14 @@ impl Natfw {
         self.sweeps.push_front(Sweep { what: What::Rules, from: 0 });
     }
 
-    /// Judges the passage of a session again, if the rules changed since. What they refuse ends.
-    fn judge(&mut self, key: Key, resources: &mut Resources) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        if !session.plan.passages().any(|passage| resources.is_outdated(passage)) {
-            return;
+    /// Judges the passage of a session again, if the answer may be another one than before. What the rules refuse ends. Whether the
+    /// session stands.
+    pub(super) fn judge(&mut self, key: Key, resources: &mut Resources) -> bool {
+        let Some(session) = self.sessions.get_mut(key) else { return false };
+        if !session.plan.passages().any(|passage| resources.may_differ(passage)) {
+            return true;
         }
-        let Some(pinhole) = rule(&session.asked, &session.plan) else { return };
+        let Some(pinhole) = rule(&session.asked, &session.plan) else { return true };
         let lifetime = Duration::from_secs(session.accepted.into());
         let (mut allowed, mut ends) = (Vec::new(), false);
         for passage in session.plan.take_passages() {
@@ -128,6 +129,7 @@ impl Natfw {
         if ends {
             self.end(key, Info::TERMINATED, resources);
         }
+        !ends
     }
 
     fn sweep(&mut self, what: What) {
@@ -170,7 +172,9 @@ impl Natfw {
                     self.rearm(key);
                 }
                 What::Moved(_) => self.end(key, Info::ROUTE_CHANGE, resources),
-                What::Rules => self.judge(key, resources),
+                What::Rules => {
+                    self.judge(key, resources);
+                }
             }
         }
         match next {

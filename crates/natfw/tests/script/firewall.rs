@@ -6,8 +6,8 @@ use signalbox_natfw::engine::{Config, Middlebox, State};
 use signalbox_natfw::wire::{FlowInfo, Info, Message, RuleAction};
 
 use crate::rig::{
-    BEFORE, BEHIND, INSIDE, Kernel, OTHER, Rig, SESSION, boxed, create, error, flow, inward, notify, octets,
-    only, success, udp,
+    BEFORE, BEHIND, INSIDE, Kernel, OTHER, Rig, SESSION, addr, boxed, create, error, flow, inward, notify,
+    octets, only, success, udp,
 };
 
 const RULE: &str = "allow 10.0.1.2 port 5000 > 203.0.113.9 port 6000 proto 17";
@@ -310,6 +310,13 @@ fn icmp_types_can_be_limited() {
         Message { icmp_types: Some(signalbox_natfw::wire::IcmpTypes::of(&types)), ..create(7, 100) };
     let mut rig = Rig::with(Config { icmp_types: vec![8], ..boxed(Middlebox::Firewall) });
     assert_eq!(only(rig.by_inside(ping, &request)).info(), Info::ICMP_TYPE);
+    // A request without types would be for all of them, and so would one without a protocol.
+    assert_eq!(only(rig.by_inside(ping, &create(7, 100))).info(), Info::ICMP_TYPE);
+    rig = Rig::with(Config { icmp_types: vec![8], any_protocol: true, ..boxed(Middlebox::Firewall) });
+    let all = Mri::PathCoupled(PathCoupled::between(addr("10.0.1.2"), addr("203.0.113.9")));
+    assert_eq!(only(rig.by_inside(all, &create(7, 100))).info(), Info::ICMP_TYPE);
+    let one = Message { icmp_types: Some(signalbox_natfw::wire::IcmpTypes::of(&[8])), ..create(8, 100) };
+    assert_eq!(only(rig.by_inside(ping, &one)).message(), one);
     let mut rig = Rig::firewall();
     let sent = only(rig.by_inside(ping, &request));
     assert_eq!(sent.message(), request);

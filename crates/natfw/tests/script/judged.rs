@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use signalbox_core::{Mri, PathCoupled, SessionId};
+use signalbox_core::{Mri, PathCoupled, SessionId, Time};
 use signalbox_natfw::engine::{Config, Middlebox, OpenBits};
 use signalbox_natfw::wire::{DataTerminal, FlowInfo, Info, Message};
 use signalbox_resources::config::{Action, Opening, RuleConfig};
@@ -64,6 +64,26 @@ fn a_change_to_a_pair_is_judged() {
     let before = rig.holes.clone();
     let answer = only(rig.by_outside(mri, &Message { efi: Some(PAIR), ..create(8, 100) }));
     assert_eq!((answer.info(), &rig.holes), (Info::AUTHORIZATION, &before));
+}
+
+/// T25: a refresh changes nothing, but the rule may be for an hour that is over.
+#[test]
+fn a_refresh_is_judged_by_the_hour() {
+    let hours = Some("00:00-01:00".parse().unwrap());
+    let first_hour = RuleConfig { hours, ..rule(Action::Allow, Opening::Inward, "5899") };
+    let mut rig = with_rules(boxed(Middlebox::Firewall), vec![first_hour]);
+    rig.now = Time::from_secs(3590);
+    let mri = Mri::PathCoupled(udp(FAR, 6000, HOST, 5899));
+    let sent = only(rig.by_outside(mri, &create(7, 100)));
+    only(rig.answer(&sent, &success(7, 100)));
+    rig.now = Time::from_secs(3599);
+    let sent = only(rig.by_outside(mri, &create(8, 100)));
+    only(rig.answer(&sent, &success(8, 100)));
+    assert_eq!(rig.holes.len(), 1);
+    rig.now = Time::from_secs(3600);
+    let sent = rig.by_outside(mri, &create(9, 100));
+    assert!(sent.iter().any(|sent| sent.info_of() == Some(Info::AUTHORIZATION)), "{sent:?}");
+    assert_eq!((rig.holes.len(), rig.resources.passage_count(), rig.natfw.session_count()), (0, 0, 0));
 }
 
 /// T25: at a reload the whole pair is judged again.

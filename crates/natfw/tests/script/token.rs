@@ -1,12 +1,15 @@
 //! Authorization tokens (RFC 5981) in requests.
 
 use ring::hmac;
+use signalbox_core::Time;
 use signalbox_natfw::engine::{Command, Middlebox, NatfwEvent, OpenRequest, Options, Refusal};
 use signalbox_natfw::wire::{Carried, Info, Message, session_auth};
 use signalbox_resources::config::{Action, Opening, RuleConfig};
 use signalbox_resources::token::KeyConfig;
 
-use crate::rig::{FAR, HOST, OTHER, OUTSIDE, Rig, Sent, addr, boxed, create, error, inward, only};
+use crate::rig::{
+    FAR, HOST, Kernel, OTHER, OUTSIDE, Rig, Sent, addr, boxed, create, error, inward, only, success,
+};
 
 /// The attributes of a token for packets to an address, signed with a key of these octets.
 fn token(destination: [u8; 4], secret: u8) -> Vec<u8> {
@@ -15,6 +18,11 @@ fn token(destination: [u8; 4], secret: u8) -> Vec<u8> {
 
 /// The same with a SESSION_ID.
 fn named(destination: [u8; 4], secret: u8, session: &[u8]) -> Vec<u8> {
+    with(destination, secret, (2, 0, session))
+}
+
+/// The same with one attribute more, if it is not empty.
+fn with(destination: [u8; 4], secret: u8, (kind, sub, value): (u8, u8, &[u8])) -> Vec<u8> {
     let mut attributes = Vec::new();
     let mut put = |kind: u8, sub: u8, value: &[u8]| {
         attributes.extend(u16::try_from(4 + value.len()).unwrap().to_be_bytes());
@@ -23,8 +31,8 @@ fn named(destination: [u8; 4], secret: u8, session: &[u8]) -> Vec<u8> {
     };
     put(1, 3, b"auth.example");
     put(4, 1, &destination);
-    if !session.is_empty() {
-        put(2, 0, session);
+    if !value.is_empty() {
+        put(kind, sub, value);
     }
     let signed = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &[secret; 32]), &attributes);
     attributes.extend([0, 40, 8, 0]);
@@ -108,6 +116,36 @@ fn requests_have_the_token_of_their_user() {
         let mut rig = Rig::host();
         assert_eq!(rig.command(open(wrong)), []);
         assert!(matches!(rig.events.as_slice(), [NatfwEvent::Refused(Refusal::Token)]));
+    }
+}
+
+/// T38: a passage does not stand longer than the token that it was opened for, whatever lifetime is asked for and however often it is
+/// refreshed.
+#[test]
+fn a_passage_ends_with_its_token() {
+    const NTP_TO_UNIX: u32 = 2_208_988_800;
+    let end = [(NTP_TO_UNIX + 60).to_be_bytes(), [0; 4]].concat();
+    let mut rig = gate();
+    let sent = asks(&mut rig, &with(RECEIVER, 0x0b, (6, 1, &end)));
+    only(rig.answer(&sent, &success(7, 50)));
+    let open = |rig: &Rig| rig.kernel.last().cloned();
+    assert!(matches!(open(&rig), Some(Kernel::Open(_, 50))), "{:?}", rig.kernel);
+    rig.now = Time::from_secs(40);
+    let sent = only(rig.by_outside(inward(), &create(8, 100)));
+    only(rig.answer(&sent, &success(8, 20)));
+    assert!(matches!(open(&rig), Some(Kernel::Open(_, 20))), "{:?}", rig.kernel);
+    rig.now = Time::from_secs(60);
+    rig.by_outside(inward(), &create(9, 100));
+    assert_eq!((rig.holes.len(), rig.resources.passage_count()), (0, 0));
+}
+
+/// T38: a token that limits the packets by something that this node cannot judge is for none of them.
+#[test]
+fn a_token_that_is_not_understood_opens_nothing() {
+    for kind in [3, 4] {
+        let mut rig = gate();
+        let token = with(RECEIVER, 0x0b, (kind, 5, &[0, 0, 1, 0]));
+        assert_eq!(asks(&mut rig, &token).message(), error(7, Info::AUTHORIZATION), "{kind}");
     }
 }
 

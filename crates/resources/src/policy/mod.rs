@@ -29,6 +29,8 @@ pub(crate) struct Policy {
     trusted: Vec<Trusted>,
     /// The least proof of an address.
     least: Proof,
+    /// Whether a rule about passages is for some days or hours only.
+    has_times: bool,
 }
 
 /// The decision of the rules on a request.
@@ -50,7 +52,16 @@ impl Policy {
             default: config.default,
             trusted: config.trusted.clone(),
             least: config.proof,
+            has_times: config
+                .rules
+                .iter()
+                .any(|rule| !rule.opens.is_empty() && (!rule.days.is_empty() || rule.hours.is_some())),
         }
+    }
+
+    /// Whether a rule about passages is for some days or hours only, so that its answer changes with time.
+    pub(crate) const fn has_times(&self) -> bool {
+        self.has_times
     }
 
     /// Applies the first rule that matches, `wall_us` microseconds after 1970.

@@ -76,7 +76,8 @@ fn address(sub: u8, octets: &[u8], addresses: &mut Vec<Prefix>, ports: &mut Vec<
         }
         3 => 17,
         4 => 6,
-        _ => return Some(()),
+        // It limits the packets in a way that this node cannot judge (an SPI): the token is for none of them.
+        _ => return None,
     };
     ports.extend(octets.as_chunks().0.iter().map(|port| {
         let port = u16::from_be_bytes(*port);

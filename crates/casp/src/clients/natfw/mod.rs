@@ -516,7 +516,7 @@ impl NatfwClient {
     /// Ends what expired, and does what is due.
     fn step(&mut self, key: Key, resources: &mut Resources) {
         let now = self.now;
-        self.begin_rules(key);
+        self.begin_rules(key, resources);
         self.reply_due(key);
         self.own_due(key, resources);
         let Some(record) = self.records.get(key) else { return };

@@ -297,6 +297,10 @@ impl NatfwClient {
             && record.is_of_asker(job)
             && !record.rules.iter().flat_map(|rule| &rule.passages).any(|one| resources.is_outdated(one));
         if current {
+            // Rules may be for a time that is over.
+            if !self.judge(key, resources) {
+                return Err(NatfwStatus::POLICY);
+            }
             self.prolong(key, lifetime);
             self.created(key, job, resources);
             return Ok(());

@@ -359,13 +359,14 @@ impl NatfwClient {
         self.counters.refreshed += 1;
     }
 
-    /// The start time of the rules has come.
-    pub(super) fn begin_rules(&mut self, key: Key) {
+    /// The start time of the rules has come. They were judged at the time of the request.
+    pub(super) fn begin_rules(&mut self, key: Key, resources: &mut Resources) {
         let now = self.now;
         let Some(record) = self.records.get_mut(key) else { return };
-        if record.start.take_if(|start| *start <= now).is_none() {
+        if record.start.take_if(|start| *start <= now).is_none() || !self.judge(key, resources) {
             return;
         }
+        let Some(record) = self.records.get(key) else { return };
         let left = record.rules_until.since(now);
         for rule in &record.rules {
             self.by_rule.insert(rule.key, key);

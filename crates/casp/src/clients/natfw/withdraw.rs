@@ -72,12 +72,13 @@ impl NatfwClient {
         }
     }
 
-    /// Judges the rules of a record by the present policy. If it refuses one, all of them go.
-    fn judge(&mut self, key: Key, resources: &mut Resources) {
-        let Some(record) = self.records.get_mut(key) else { return };
+    /// Judges the rules of a record by the present policy, as far as the answer may be another one than before. If it refuses one,
+    /// all of them go. Whether they stay.
+    pub(super) fn judge(&mut self, key: Key, resources: &mut Resources) -> bool {
+        let Some(record) = self.records.get_mut(key) else { return false };
         for rule in &mut record.rules {
             let pinhole = rule.pinhole();
-            let outdated = rule.passages.extract_if(.., |passage| resources.is_outdated(passage));
+            let outdated = rule.passages.extract_if(.., |passage| resources.may_differ(passage));
             let outdated: Vec<_> = outdated.collect();
             let mut refused = None;
             for passage in outdated {
@@ -88,9 +89,11 @@ impl NatfwClient {
             }
             if let Some(refusal) = refused {
                 tracing::info!(session = ?record.session, reason = %refusal, "passage ended by the rules");
-                return self.withdraw(key, (NatfwStatus::POLICY, None), resources);
+                self.withdraw(key, (NatfwStatus::POLICY, None), resources);
+                return false;
             }
         }
+        true
     }
 
     /// Removes a record with its rules, and reports it to who asked for them: a request of this node is released. The reason is
