@@ -179,7 +179,8 @@ pub struct RecvMessageOf<D> {
     /// ([`Security::Channel`]).
     #[cfg_attr(feature = "serde", serde(default, with = "shared", skip_serializing_if = "Option::is_none"))]
     pub peer: Option<Arc<Identity>>,
-    /// Address of the previous node, if it answered a handshake there.
+    /// Address of the previous node, if it answered a handshake there ([`AddressValidation::return_routable`]), or answered a
+    /// Query by the interface of the route to this address.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub peer_address: Option<IpAddr>,
     /// Transfer attributes of the message.
@@ -241,7 +242,8 @@ pub enum Security {
 pub struct AddressValidation {
     /// The sender is an endpoint of the flow: first or last hop.
     pub first_or_last_hop: bool,
-    /// The sender proved that it can be reached at its address.
+    /// The sender proved that it can be reached at its address: it returned a cookie that was sent there, or a Query that was sent
+    /// there, or through it as the next hop, or its messages come over an association.
     pub return_routable: bool,
     /// The message was routed explicitly or without state, so GIST did not check its route against routing
     /// state.

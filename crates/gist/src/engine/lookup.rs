@@ -4,6 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use signalbox_core::node::{NoRoute, Prefix, Route, RouteQuery};
+use signalbox_core::service::SiiHandle;
 use signalbox_core::slab::Key;
 use signalbox_core::{Direction, IfIndex, Mri, PathCoupled, Time};
 
@@ -56,14 +57,16 @@ impl Parcel {
     }
 }
 
-/// A message that waits for a route without a handshake.
+/// What waits for a route without a handshake.
 #[derive(Debug)]
 pub(super) enum Waiting {
     Forward(Parcel),
     Stateless(Stateless),
+    /// A peer that answered a Query which was not sent to its address.
+    Peer(SiiHandle),
 }
 
-/// A lookup for a message without record.
+/// A lookup without record.
 #[derive(Debug)]
 pub(super) struct Lookup {
     id: u64,
@@ -185,7 +188,22 @@ impl Gist {
         match self.lookups.remove(at).map(|lookup| lookup.waiting) {
             Some(Waiting::Forward(parcel)) => self.forward_along(&parcel, result),
             Some(Waiting::Stateless(stateless)) => self.send_stateless_along(stateless, result),
+            Some(Waiting::Peer(sii)) => {
+                if let (Some(peer), Ok(route)) = (self.peers.by_sii(sii), result) {
+                    self.peers.set_route(peer, route.ifindex);
+                }
+            }
             None => {}
+        }
+    }
+
+    /// Looks up the route to the address of a peer, once for each peer. Until it is known, nothing shows that the peer has this
+    /// address.
+    pub(super) fn look_up_peer(&mut self, id: u32) {
+        let (Some(sii), Some(peer)) = (self.peers.sii(id), self.peers.peer(id)) else { return };
+        if self.peers.route(id).is_none() {
+            let query = RouteQuery::to(peer.address.ip());
+            self.lookup(Waiting::Peer(sii), query);
         }
     }
 
@@ -206,7 +224,7 @@ impl Gist {
                     self.counters.transmit_failed += 1;
                     dropped!(parcel, "no answer to the route lookup");
                 }
-                None => {}
+                Some(Waiting::Peer(_)) | None => {}
             }
         }
     }

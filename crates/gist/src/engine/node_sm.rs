@@ -11,7 +11,7 @@ use super::compose::distance;
 use super::config::Installation;
 use super::io::PeeringPolicy;
 use super::receive::{Arrival, Subject};
-use super::record::{NONE, PROVEN, State};
+use super::record::{Half, NONE, PROVEN, State};
 use super::sender::Sender;
 use crate::wire::{Encapsulation, GistError, Message, ObjectType, object_value_info};
 
@@ -287,7 +287,10 @@ impl Gist {
         let half = delivery.state.filter(|_| matches!(delivery.sender, Sender::Present(_)));
         let half = half.and_then(|(key, direction)| Some(*self.records.get(key)?.half(direction)));
         let sender = subject.nli.interface;
-        let proven = half.is_some_and(|half| half.has(PROVEN) || half.state.is_querying());
+        // Who answers a Query names any address. Over an association it is that of the node at the other end.
+        let over = a.association != NONE;
+        let proven = half.is_some_and(|half| half.has(PROVEN) || half.state.is_querying() && over);
+        let by_link = half.is_some_and(|half| half.state.is_querying() && self.is_by_link(&half));
         let (src, dst) = (subject.mri.src(), subject.mri.dst());
         let (first, last) = match subject.mri.direction() {
             Direction::Downstream => (src, dst),
@@ -303,7 +306,7 @@ impl Gist {
             state: delivery.state.map(|(key, _)| StateHandle(key.to_u64())),
             sii: delivery.sender.sii(),
             peer: self.identity_of(a.association),
-            peer_address: proven.then_some(sender),
+            peer_address: (proven || by_link).then_some(sender),
             attributes: TransferAttributes {
                 reliable: a.association != NONE,
                 stateless: a.encapsulation == Encapsulation::QMode,
@@ -320,6 +323,12 @@ impl Gist {
             ifindex: a.ifindex,
             at_flow_end: self.interfaces.is_local(last),
         });
+    }
+
+    /// Whether the route to the address of the peer has the interface of its flow.
+    fn is_by_link(&self, half: &Half) -> bool {
+        let egress = self.peers.egress(half.egress).map(|egress| egress.ifindex);
+        egress.is_some() && egress == self.peers.route(half.peer)
     }
 
     /// Delivers the payload of a Query, with the established state of its direction, if there is any.

@@ -100,6 +100,8 @@ pub(crate) struct Peers {
     source_of: Vec<u32>,
     /// For each id the address of this node that the peer received in the last handshake.
     own_addresses: Vec<Option<IpAddr>>,
+    /// For each id the interface of the route to the address of the peer, where that was looked up.
+    routes: Vec<Option<IfIndex>>,
     /// Peers of each source: invented identities of one source do not fill the table for others.
     shares: Shares<IpAddr>,
     /// Sources of peers, with one reference for each piece of routing state.
@@ -121,6 +123,7 @@ impl Peers {
             last_serial: 0,
             source_of: Vec::new(),
             own_addresses: Vec::new(),
+            routes: Vec::new(),
             // There are at most as many sources as peers.
             sources: Interner::new(limit, hasher),
             retired: VecDeque::new(),
@@ -160,6 +163,9 @@ impl Peers {
             }
             if let Some(own_addresses) = self.own_addresses.get_mut(at) {
                 *own_addresses = None;
+            }
+            if let Some(route) = self.routes.get_mut(at) {
+                *route = None;
             }
             if let Some(peer) = self.peers.lookup(id) {
                 self.changes.note(|| PeerChange::of(peer, true));
@@ -203,6 +209,22 @@ impl Peers {
     /// The address of this node that a peer received in its last handshake.
     pub(crate) fn own_address(&self, id: u32) -> Option<IpAddr> {
         self.own_addresses.get(id as usize).copied().flatten()
+    }
+
+    /// Stores the interface of the route to the address of a peer.
+    pub(crate) fn set_route(&mut self, id: u32, ifindex: IfIndex) {
+        let at = id as usize;
+        if self.routes.len() <= at {
+            self.routes.resize(at + 1, None);
+        }
+        if let Some(route) = self.routes.get_mut(at) {
+            *route = Some(ifindex);
+        }
+    }
+
+    /// The interface of the route to the address of a peer, if it was looked up.
+    pub(crate) fn route(&self, id: u32) -> Option<IfIndex> {
+        self.routes.get(id as usize).copied().flatten()
     }
 
     /// The address of a peer for the log.

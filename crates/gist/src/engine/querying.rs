@@ -12,7 +12,7 @@ use super::association::configuration;
 use super::compose::{distance, limit, nli, nli_ttl, normal, router_alert};
 use super::receive::{Arrival, Subject};
 use super::record::{
-    EXPIRE, Half, INACTIVE, NO_REFRESH, NONE, QueryContents, Querying, RETRY, State, TENTATIVE,
+    EXPIRE, Half, INACTIVE, NO_REFRESH, NONE, PROVEN, QueryContents, Querying, RETRY, State, TENTATIVE,
 };
 use super::route_index::place;
 use super::send::{q_mode, unsent};
@@ -210,6 +210,10 @@ impl Gist {
         if let Some(distance) = distance(&subject.mri, &subject.nli, a.ttl) {
             half.set_distance(distance);
         }
+        let gateway = egress.and_then(|egress| egress.gateway);
+        let reached = [Some(subject.mri.inverted().target()), gateway].contains(&Some(subject.nli.interface));
+        half.set(PROVEN, reached);
+        let peer = half.peer;
         half.state = State::Established;
         half.set(TENTATIVE, false);
         if !before.is_established() {
@@ -218,6 +222,9 @@ impl Gist {
         }
         transition!(self.peers, record, direction, before, "Response");
         self.note_sii(key, direction);
+        if !reached {
+            self.look_up_peer(peer);
+        }
 
         if message.header.r {
             match self.association_of(key, direction) {

@@ -123,7 +123,8 @@ pub(crate) const INACTIVE: u8 = 4;
 pub(crate) const TENTATIVE: u8 = 8;
 /// The application caused the last change and gets no notification of it.
 pub(crate) const BY_APPLICATION: u8 = 16;
-/// A Confirm proved that the peer can be reached at its address.
+/// The peer can be reached at its address. Responding: its Confirm proved it. Querying: the Query was sent to this address, or
+/// through it as the next hop, and the Response repeated its cookie.
 pub(crate) const PROVEN: u8 = 32;
 /// Do not refresh: the state upstream has expired (RFC 5971 §4.4.4).
 pub(crate) const NO_REFRESH: u8 = 64;

@@ -2,8 +2,9 @@
 
 use core::time::Duration;
 
-use signalbox_core::Direction;
+use signalbox_core::node::Route;
 use signalbox_core::service::{MessageHandle, MessageStatus, NetworkEvent, SendError, TransferAttributes};
+use signalbox_core::{Direction, IfIndex};
 use signalbox_gist::engine::{Config, RoutingState};
 use signalbox_gist::wire::{GistError, MessageType, Nli};
 
@@ -212,9 +213,30 @@ fn rule_7_data_from_the_peer() {
     rig.data_up(own(), b"back");
     let up = rig.delivered();
     assert_eq!((up.data.as_slice(), up.ip_distance), (&b"back"[..], 3));
-    assert!(up.validation.return_routable && !up.validation.unchecked_route);
+    assert!(!up.validation.unchecked_route);
     rig.until(14_000);
     assert_eq!(rig.states().0, Some(RoutingState::Established));
+}
+
+/// T31: who answers a Query names any address. It has answered there if the Query was sent to this address, or through it as the next
+/// hop. Otherwise the route to the address shows whether it is on that side at all.
+#[test]
+fn the_address_of_who_answers_counts_as_far_as_it_is_shown() {
+    for (gateway, interface, address, answered) in
+        [(Some(ip(DOWN)), 2, true, true), (None, 2, true, false), (None, 1, false, false)]
+    {
+        let mut rig = Rig::new();
+        rig.route = Some(Ok(Route { gateway, ..ROUTE }));
+        rig.send(b"data", own());
+        let query = rig.sent().is(MessageType::QUERY);
+        rig.route = Some(Ok(Route { ifindex: IfIndex(interface), ..ROUTE }));
+        rig.respond(&query);
+        rig.out.clear();
+        rig.data_up(own(), b"back");
+        let up = rig.delivered();
+        assert_eq!(up.peer_address, address.then_some(ip(DOWN)), "{gateway:?} {interface}");
+        assert_eq!(up.validation.return_routable, answered, "{gateway:?} {interface}");
+    }
 }
 
 /// GIST-6.2-12, GIST-6.2-17, GIST-6.2-21, GIST-5.1-05, GIST-7.1.2-01, GIST-4.4.4-07, GIST-4.4.4-09, GIST-5.3.2-01: a

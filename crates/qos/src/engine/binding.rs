@@ -213,7 +213,7 @@ impl Qos {
                 record.marks.set(Marks::QNR, true);
             }
         }
-        self.set_source(key, &source.peer, source.address, source.ifindex);
+        self.set_source(key, &source);
         let mut bound = Vec::new();
         let binding = BoundSession { code: BindingCode::BIDIRECTIONAL, session: id };
         if binding.write(&mut Writer::new(&mut bound)).is_ok() {

@@ -13,6 +13,7 @@ use super::event::{Granted, HopGrant, QosEvent};
 use super::holders::{Holder, Holders};
 use super::rmf::{self, Flow};
 use super::session::{Marks, RequestKind, Session, Stage};
+use super::source::Source;
 use super::table::shared_qspec;
 use super::waiting::Arrival;
 use crate::wire::{
@@ -270,7 +271,7 @@ impl Qos {
             session.refresh_at = (self.now + jitter).into();
         }
         session.pending.retain(|p| p.kind != RequestKind::ReserveInit);
-        self.set_source(key, &arrival.peer, arrival.peer_address, arrival.ifindex);
+        self.set_source(key, &Source::by(arrival));
         self.bind(key, &message.bound_sessions);
         self.verify_route(key);
         Outcome { changed, waits_for: None, absorbed }

@@ -14,6 +14,7 @@ use super::holders::Holders;
 use super::receive::Progress;
 use super::rmf::{self, Flow};
 use super::session::{Local, Marks, Origin, RequestKind, Session, Stage};
+use super::source::Source;
 use super::table::shared_qspec;
 use super::waiting::Arrival;
 use crate::wire::{Carried, GenericFlags, Hop, Hops, Info, Message, MessageType};
@@ -208,7 +209,7 @@ impl Qos {
                 copy_objects(&mut seldom.auth, &message.auth);
                 copy_objects(&mut seldom.refreshed, &message.refreshed);
             });
-            self.set_source(key, &arrival.peer, arrival.peer_address, arrival.ifindex);
+            self.set_source(key, &Source::by(arrival));
         }
     }
 

@@ -425,7 +425,7 @@ impl Session {
         if self.is_of_this_host() {
             return RequestedBy::LocalUser;
         }
-        neighbour(self.source.address, self.source.ifindex, self.source.peer.is_some())
+        neighbour(self.source.address, self.source.ifindex, self.source.proof)
     }
 
     /// Whether this node answers requests because no node follows.

@@ -6,17 +6,21 @@ use std::sync::Arc;
 use signalbox_core::recent;
 use signalbox_core::security::Identity;
 use signalbox_core::{IfIndex, Recent};
+use signalbox_resources::Proof;
 
 use super::Qos;
-use super::holders::Holder;
+use super::holders::{Holder, Holders};
+use super::waiting::Arrival;
 
 /// The source of the last RESERVE of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Source {
     /// Its authenticated sender.
     pub(super) peer: Option<Arc<Identity>>,
-    /// The address of that, if it answered a handshake there.
+    /// The address of that, as far as GIST has proof of it.
     pub(super) address: Option<IpAddr>,
+    /// What shows the address.
+    pub(super) proof: Proof,
     /// The interface by which it came in.
     pub(super) ifindex: IfIndex,
     /// Whose place in the table the session has, since it began.
@@ -26,7 +30,18 @@ pub(super) struct Source {
 impl Source {
     /// A session without a RESERVE of a peer.
     pub(super) const fn of(holder: Holder) -> Self {
-        Self { peer: None, address: None, ifindex: IfIndex::NONE, holder }
+        Self { peer: None, address: None, proof: Proof::None, ifindex: IfIndex::NONE, holder }
+    }
+
+    /// The sender of a message.
+    pub(super) fn by(arrival: &Arrival) -> Self {
+        Self {
+            peer: arrival.peer.clone(),
+            address: arrival.peer_address,
+            proof: arrival.proof,
+            ifindex: arrival.ifindex,
+            holder: Holders::of(arrival.peer_address),
+        }
     }
 }
 
@@ -48,18 +63,11 @@ impl Sources {
 }
 
 impl Qos {
-    /// Stores who sent the last RESERVE of a session.
-    pub(super) fn set_source(
-        &mut self,
-        key: signalbox_core::Key,
-        peer: &Option<Arc<Identity>>,
-        address: Option<IpAddr>,
-        ifindex: IfIndex,
-    ) {
+    /// Stores who sent the last RESERVE of a session. Its place in the table stays that of its first one.
+    pub(super) fn set_source(&mut self, key: signalbox_core::Key, source: &Source) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let before = &*session.source;
-        if (&before.peer, before.address, before.ifindex) != (peer, address, ifindex) {
-            let source = Source { peer: peer.clone(), address, ifindex, holder: before.holder };
+        let source = Source { holder: session.source.holder, ..source.clone() };
+        if *session.source != source {
             session.source = self.sources.shared(&source);
         }
     }

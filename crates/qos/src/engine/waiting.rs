@@ -28,6 +28,8 @@ pub(super) struct Arrival {
     pub(super) sii: Option<SiiHandle>,
     pub(super) peer: Option<Arc<Identity>>,
     pub(super) peer_address: Option<IpAddr>,
+    /// What shows that address.
+    pub(super) proof: Proof,
     pub(super) authenticated: bool,
     pub(super) stateless: bool,
     pub(super) ip_distance: u8,
@@ -60,6 +62,11 @@ impl Arrival {
             sii: message.sii,
             peer: message.peer.clone(),
             peer_address: message.peer_address,
+            proof: match (&message.peer, message.validation.return_routable) {
+                (Some(_), _) => Proof::Identity,
+                (None, true) => Proof::Handshake,
+                (None, false) => Proof::Link,
+            },
             authenticated: message.attributes.security == Security::Channel,
             stateless: message.attributes.stateless,
             ip_distance: message.ip_distance,
@@ -83,7 +90,7 @@ impl Arrival {
 
     /// Where the request comes from, as far as GIST has proof of it.
     pub(super) fn requested_by(&self) -> RequestedBy {
-        neighbour(self.peer_address, self.ifindex, self.peer.is_some())
+        neighbour(self.peer_address, self.ifindex, self.proof)
     }
 
     /// The address of the signaling initiator by the flow: its sender or, where RESERVEs go upstream, its receiver.
@@ -95,9 +102,8 @@ impl Arrival {
     }
 }
 
-/// A requester that GIST knows by the address of a peer that answered a handshake.
-pub(super) fn neighbour(address: Option<IpAddr>, ifindex: IfIndex, authenticated: bool) -> RequestedBy {
-    let proof = if authenticated { Proof::Identity } else { Proof::Handshake };
+/// A requester that GIST knows by the address of a peer.
+pub(super) fn neighbour(address: Option<IpAddr>, ifindex: IfIndex, proof: Proof) -> RequestedBy {
     address
         .map_or(RequestedBy::Unknown, |address| RequestedBy::Neighbour(Neighbour { address, ifindex, proof }))
 }
