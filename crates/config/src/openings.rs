@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use signalbox_core::ReserverId;
 use signalbox_node::resources;
-use signalbox_node::resources::config::{Action, RuleConfig};
+use signalbox_node::resources::config::{Action, Opening, RuleConfig};
 use signalbox_node::resources::request::Proof;
 use signalbox_node::resources::units::{Net, Trusted};
 
@@ -66,6 +66,36 @@ fn reservations(config: &resources::Config, keys: &mut Keys<'_>) {
             open(keys, &["policy.rules", "policy"], &what);
         }
     }
+    if let Some(names) = together(config, |rule| rule.opens.is_empty()) {
+        let what = format!(
+            "the rules {names} together allow requests of everybody: write the prefixes of your own networks"
+        );
+        open(keys, &["policy.rules", "policy"], &what);
+    }
+}
+
+/// Names of rules in one warning.
+const NAMED: usize = 8;
+
+/// The names of rules that allow, of which none is open, if their prefixes add up to most addresses.
+fn together(config: &resources::Config, is_meant: impl Fn(&RuleConfig) -> bool) -> Option<String> {
+    // With both conditions a requester has to meet the narrower one.
+    let nets = |rule: &RuleConfig| match (&rule.from[..], &rule.via[..]) {
+        (nets, []) | ([], nets) => nets.to_vec(),
+        _ => Vec::new(),
+    };
+    let by_address = |rule: &RuleConfig| {
+        rule.peer.is_empty() && rule.token.is_empty() && rule.proof != Some(Proof::Identity) && !is_open(rule)
+    };
+    let meant = |rule: &RuleConfig| rule.action == Action::Allow && is_meant(rule) && by_address(rule);
+    let parts = (1..).zip(&config.rules).filter(|(_, rule)| meant(rule) && !nets(rule).is_empty());
+    let parts: Vec<(u32, &RuleConfig)> = parts.collect();
+    let all: Vec<Net> = parts.iter().flat_map(|(_, rule)| nets(rule)).collect();
+    let mut names: Vec<String> = parts.iter().take(NAMED).map(|(number, rule)| name(*number, rule)).collect();
+    if parts.len() > NAMED {
+        names.push(format!("{} others", parts.len() - NAMED));
+    }
+    most(&all).then(|| names.join(" and "))
 }
 
 /// Warns about rules that take addresses which every node on their link can forge.
@@ -104,6 +134,15 @@ fn passages(config: &resources::Config, keys: &mut Keys<'_>) {
                 all.join(" and "),
                 zones(" from the zone", &rule.from_zone),
                 zones(" to the zone", &rule.to_zone)
+            );
+            open(keys, &["policy.rules", "policy"], &what);
+        }
+    }
+    let all = [Opening::Outward, Opening::Inward, Opening::Between, Opening::Reserve, Opening::Block];
+    for opening in all {
+        if let Some(names) = together(config, |rule| rule.opens.contains(&opening)) {
+            let what = format!(
+                "the rules {names} together let everybody open \"{opening}\": write the prefixes of your own networks"
             );
             open(keys, &["policy.rules", "policy"], &what);
         }

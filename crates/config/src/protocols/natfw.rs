@@ -160,7 +160,8 @@ impl Natfw {
             keys.key("any_port", &mut config.any_port, flag(), meaning);
             let meaning = "Requests without an IP protocol are accepted by a firewall.";
             keys.key("any_protocol", &mut config.any_protocol, flag(), meaning);
-            let meaning = "Types of ICMP messages that a request may be for; empty: all.";
+            let meaning = "Types of ICMP messages that a request may be for; empty: all. A request that names no types, for ICMP or for any \
+                           protocol, is refused if this is not empty.";
             keys.key("icmp_types", &mut config.icmp_types, list(number(0..=u8::MAX)), meaning);
         });
         keys.key(

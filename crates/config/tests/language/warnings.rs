@@ -101,6 +101,33 @@ fn a_firewall_that_everybody_may_open_is_a_warning() {
     assert_eq!(open(&everybody).len(), 1);
 }
 
+/// Threat T32: prefixes of several rules add up, too.
+#[test]
+fn rules_that_together_are_for_everybody_are_a_warning() {
+    const FIREWALL: &str = "node.protocols = [\"gist\", \"natfw\"]\nnatfw.role = \"firewall\"\n";
+    const INSIDE: &str = "[interfaces.eth1]\nnatfw.side = \"inside\"\n";
+    const LINK: &str = "[interfaces.eth1]\ncapacity = \"10mbit\"\n";
+    let rule =
+        |name: &str, more: &str| format!("[[policy.rules]]\nname = \"{name}\"\naction = \"allow\"\n{more}\n");
+    let quarters = |more: &str| {
+        let part = |n: u8| rule(&format!("part{n}"), &format!("from = [\"{}.0.0.0/2\"]\n{more}", n * 64));
+        (0..3).map(part).collect::<String>()
+    };
+    let found = warnings(&format!("{}{LINK}", quarters("")));
+    let part = "the rules \"part0\" and \"part1\" and \"part2\" together allow requests of everybody";
+    assert!(found.len() == 1 && found[0].contains(part), "{found:?}");
+    let proved = quarters("proof = \"identity\"");
+    assert_eq!(warnings(&format!("{proved}{LINK}")), Vec::<String>::new());
+    let opens = quarters("opens = [\"inward\", \"between\"]");
+    let found = warnings(&format!("{FIREWALL}{opens}{INSIDE}"));
+    assert_eq!(found.len(), 2, "{found:?}");
+    for (one, opening) in found.iter().zip(["inward", "between"]) {
+        assert!(one.contains(&format!("together let everybody open \"{opening}\"")), "{one}");
+    }
+    let own = rule("a", "from = [\"10.0.0.0/8\"]") + &rule("b", "via = [\"192.0.2.0/24\"]");
+    assert_eq!(warnings(&format!("{own}{LINK}")), Vec::<String>::new());
+}
+
 #[test]
 fn rsvp_without_keys_and_its_relaxed_rules_are_warnings() {
     let runs = "node.protocols = [\"rsvp\"]\n";
