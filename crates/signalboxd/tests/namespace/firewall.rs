@@ -80,7 +80,7 @@ impl Net {
         let directory = std::env::temp_dir().join(name("r"));
         let r = Host::start(r, Ipv4Addr::new(10, 77, 0, 2).into(), directory, settings);
         r.ready().await;
-        running(&r).await;
+        r.runs().await;
         Self { a: Some(a), r, b: Some(b), stations, sent: 0 }
     }
 
@@ -156,11 +156,6 @@ impl Net {
         let list = self.r.namespace().run(list).unwrap();
         list.lines().map(|line| line.split_whitespace().nth(7).unwrap().parse::<u32>().unwrap()).sum()
     }
-}
-
-/// Waits until the loop of the daemon answers: the control socket is there before.
-async fn running(host: &Host) {
-    host.counter("signalbox_boomerang_passed", None).await;
 }
 
 /// The link-layer address of an interface.
@@ -346,7 +341,7 @@ async fn a_daemon_that_hangs_or_dies_lets_messages_pass() {
         assert_eq!(arrivals(&mut at_b, &through, 1), 1, "it arrives");
         assert_eq!(arrivals(&mut at_a, &to, 1), 1, "the kernel answers what is for the router");
         net.r.signal("CONT");
-        running(&net.r).await;
+        net.r.runs().await;
         assert_eq!(quiet(&mut at_b, &through), 0, "it arrives once");
         net.echo("the daemon goes on", [a, b], true, true);
     }

@@ -150,6 +150,12 @@ impl Host {
         self.eventually("the daemon answers", async || self.connect().await.is_some()).await;
     }
 
+    /// Waits until the loop of the daemon answers: the control socket is there before.
+    pub(crate) async fn runs(&self) {
+        let mut client = NodeClient::new(self.connect().await.expect("it runs"));
+        client.get_node(GetNodeRequest {}).await.unwrap();
+    }
+
     /// Waits until something holds.
     pub(crate) async fn eventually(&self, what: &str, mut holds: impl AsyncFnMut() -> bool) {
         let wait = async {
