@@ -133,9 +133,7 @@ impl Net {
     /// Puts an IP packet on `a`'s link, for the router.
     pub(crate) fn put(&self, packet: &[u8]) {
         let [from, to] = &self.stations;
-        let kind: [u8; 2] = if packet[0] >> 4 == 4 { [8, 0] } else { [0x86, 0xdd] };
-        let link = Capture::open(self.a(), "veth", CaptureConfig::default()).unwrap();
-        link.send(&[&to[..], from, &kind, packet].concat()).unwrap();
+        put(self.a(), [from, to], packet);
     }
 
     /// Runs `work` while the router has these chains of its administrator.
@@ -158,8 +156,15 @@ impl Net {
     }
 }
 
+/// Puts an IP packet on the link of a host, from one link-layer address to another.
+pub(crate) fn put(host: &Namespace, [from, to]: [&[u8]; 2], packet: &[u8]) {
+    let kind: [u8; 2] = if packet[0] >> 4 == 4 { [8, 0] } else { [0x86, 0xdd] };
+    let link = Capture::open(host, "veth", CaptureConfig::default()).unwrap();
+    link.send(&[to, from, &kind, packet].concat()).unwrap();
+}
+
 /// The link-layer address of an interface.
-fn station(space: &Namespace, interface: &str) -> Vec<u8> {
+pub(crate) fn station(space: &Namespace, interface: &str) -> Vec<u8> {
     let mut command = Command::new("ip");
     command.args(["-o", "link", "show", "dev", interface]);
     let shown = space.run(move || command.output()).unwrap().unwrap();

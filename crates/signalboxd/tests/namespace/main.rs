@@ -4,10 +4,12 @@
 #![allow(missing_docs, reason = "tests")]
 
 mod applications;
+mod asking;
 mod beacon;
 mod decisions;
 mod firewall;
 mod matrix;
 mod net;
+mod printed;
 mod routing;
 mod signals;

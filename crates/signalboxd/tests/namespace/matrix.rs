@@ -4,7 +4,7 @@
 //! without a rule, and with a rule at a hook exactly if this hook does not judge it.
 
 mod gateway;
-mod messages;
+pub(crate) mod messages;
 mod sending;
 
 use std::net::IpAddr;

@@ -98,7 +98,6 @@ pub(crate) async fn row(test: &str, settings: &str) -> [Host; 3] {
 
 impl Host {
     pub(crate) fn start(namespace: Namespace, address: IpAddr, directory: PathBuf, settings: &str) -> Self {
-        std::fs::create_dir_all(&directory).unwrap();
         let at = directory.display();
         let usual = "node.protocols = [\"gist\", \"ping\", \"beacon\"]\n";
         let protocols = if settings.contains("node.protocols") { "" } else { usual };
@@ -107,6 +106,17 @@ impl Host {
              {protocols}record.file = \"{at}/recording\"\n{settings}",
             namespace.name()
         );
+        Self::start_with(namespace, address, directory, &config)
+    }
+
+    /// The same with a whole configuration, whose control socket is `sock` in this directory.
+    pub(crate) fn start_with(
+        namespace: Namespace,
+        address: IpAddr,
+        directory: PathBuf,
+        config: &str,
+    ) -> Self {
+        std::fs::create_dir_all(&directory).unwrap();
         std::fs::write(directory.join("config.toml"), config).unwrap();
         let daemon = run(&namespace, &directory);
         Self { address, directory, namespace: Some(namespace), daemon }

@@ -5,30 +5,30 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::firewall::{checksum, message};
 
-pub(super) const ICMP: u8 = 1;
-pub(super) const TCP: u8 = 6;
-pub(super) const UDP: u8 = 17;
-pub(super) const RSVP: u8 = 46;
-pub(super) const ICMPV6: u8 = 58;
-pub(super) const SCTP: u8 = 132;
-pub(super) const GIST_PORT: u16 = 270;
-pub(super) const SCOUT_PORT: u16 = 50004;
-pub(super) const CASP_PORT: u16 = 50003;
+pub(crate) const ICMP: u8 = 1;
+pub(crate) const TCP: u8 = 6;
+pub(crate) const UDP: u8 = 17;
+pub(crate) const RSVP: u8 = 46;
+pub(crate) const ICMPV6: u8 = 58;
+pub(crate) const SCTP: u8 = 132;
+pub(crate) const GIST_PORT: u16 = 270;
+pub(crate) const SCOUT_PORT: u16 = 50004;
+pub(crate) const CASP_PORT: u16 = 50003;
 /// NSLPIDs of applications, and one of none.
-pub(super) const QOS: u16 = 1;
-pub(super) const NATFW: u16 = 33;
-pub(super) const PING: u16 = 32704;
-pub(super) const STRANGE: u16 = 32760;
+pub(crate) const QOS: u16 = 1;
+pub(crate) const NATFW: u16 = 33;
+pub(crate) const PING: u16 = 32704;
+pub(crate) const STRANGE: u16 = 32760;
 /// The magic number of GIST.
-pub(super) const MAGIC: [u8; 4] = [0x4e, 0x04, 0xbd, 0xa5];
+pub(crate) const MAGIC: [u8; 4] = [0x4e, 0x04, 0xbd, 0xa5];
 /// Hops of a message that reaches its end.
-pub(super) const HOPS: u8 = 64;
+pub(crate) const HOPS: u8 = 64;
 /// The C flag of GIST's common header, beside the type of a message.
 const C_MODE: u8 = 0x80;
 
 /// A kind of message.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// Of GIST, with this hop count.
     Query {
         nslp: u16,
@@ -53,7 +53,7 @@ pub(super) enum Kind {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rsvp {
+pub(crate) enum Rsvp {
     Path,
     /// A Path with an object whose class is an error where it is not known.
     UnknownPath,
@@ -63,25 +63,25 @@ pub(super) enum Rsvp {
 }
 
 /// A query of an application, for a node that can be reached.
-pub(super) const fn query(nslp: u16) -> Kind {
+pub(crate) const fn query(nslp: u16) -> Kind {
     Kind::Query { nslp, hops: HOPS }
 }
 
 /// Message, protocol and tag.
-pub(super) struct Composed {
-    pub(super) protocol: u8,
-    pub(super) octets: Vec<u8>,
-    pub(super) tag: Vec<u8>,
+pub(crate) struct Composed {
+    pub(crate) protocol: u8,
+    pub(crate) octets: Vec<u8>,
+    pub(crate) tag: Vec<u8>,
 }
 
-pub(super) const fn group(source: IpAddr) -> IpAddr {
+pub(crate) const fn group(source: IpAddr) -> IpAddr {
     match source {
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::new(239, 1, 2, 3)),
         IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::new(0xff0e, 0, 0, 0, 0, 0, 1, 0x203)),
     }
 }
 
-pub(super) fn octets(address: IpAddr) -> Vec<u8> {
+pub(crate) fn octets(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(address) => address.octets().to_vec(),
         IpAddr::V6(address) => address.octets().to_vec(),
@@ -89,7 +89,7 @@ pub(super) fn octets(address: IpAddr) -> Vec<u8> {
 }
 
 /// A message with a number of its own. With `answered` the tag is in the answer to it.
-pub(super) fn compose(ends: [IpAddr; 2], kind: Kind, number: u16, answered: bool) -> Composed {
+pub(crate) fn compose(ends: [IpAddr; 2], kind: Kind, number: u16, answered: bool) -> Composed {
     let ((octets, tag), protocol) = match kind {
         Kind::Query { nslp, hops } => (gist_query(ends, nslp, hops, number), UDP),
         Kind::Data => (gist_data(ends, number), UDP),
@@ -112,7 +112,7 @@ pub(super) fn compose(ends: [IpAddr; 2], kind: Kind, number: u16, answered: bool
 }
 
 /// A message of GIST (RFC 5971 A.1, A.2) of a type and with these flags.
-pub(super) fn gist((nslp, hops): (u16, u8), kind: [u8; 2], objects: &[(u16, Vec<u8>)]) -> Vec<u8> {
+pub(crate) fn gist((nslp, hops): (u16, u8), kind: [u8; 2], objects: &[(u16, Vec<u8>)]) -> Vec<u8> {
     let mut body = Vec::new();
     for (kind, value) in objects {
         body.extend_from_slice(&kind.to_be_bytes());
@@ -124,7 +124,7 @@ pub(super) fn gist((nslp, hops): (u16, u8), kind: [u8; 2], objects: &[(u16, Vec<
 }
 
 /// The object NLI of a node at an address.
-pub(super) fn nli(node: IpAddr) -> (u16, Vec<u8>) {
+pub(crate) fn nli(node: IpAddr) -> (u16, Vec<u8>) {
     let version = if node.is_ipv4() { 0x40 } else { 0x60 };
     (2, [&[4, HOPS, version, 0][..], &30_000_u32.to_be_bytes(), &[7; 4], &octets(node)].concat())
 }
@@ -260,15 +260,15 @@ fn datagram([src, dst]: [IpAddr; 2], port: u16, payload: &[u8]) -> Vec<u8> {
 
 /// How a message travels.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Form {
+pub(crate) struct Form {
     /// The value of its Router Alert with IPv6; `None`: it has none.
-    pub(super) alert: Option<u16>,
+    pub(crate) alert: Option<u16>,
     /// In two fragments.
-    pub(super) fragments: bool,
+    pub(crate) fragments: bool,
 }
 
 /// The value of the Router Alert of a protocol, with IPv6.
-pub(super) const fn alert(kind: Kind) -> u16 {
+pub(crate) const fn alert(kind: Kind) -> u16 {
     match kind {
         Kind::Scout { .. } => 0xffdf,
         Kind::Rsvp(_) => 1,
@@ -283,7 +283,7 @@ pub(super) const fn alert(kind: Kind) -> u16 {
 }
 
 /// The IP packets of a message.
-pub(super) fn packets(
+pub(crate) fn packets(
     [src, dst]: [IpAddr; 2],
     protocol: u8,
     form: Form,
@@ -332,7 +332,7 @@ pub(super) fn packets(
 const FRAGMENT: u8 = 44;
 
 /// Whether an Ethernet frame has a fragment of an IP packet.
-pub(super) fn is_fragment(frame: &[u8]) -> bool {
+pub(crate) fn is_fragment(frame: &[u8]) -> bool {
     match (&frame[12..14], &frame[14..]) {
         // More fragments follow, or the offset is not zero.
         ([8, 0], packet) => packet[6] & 0x3f != 0 || packet[7] != 0,

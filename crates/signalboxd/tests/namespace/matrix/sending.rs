@@ -3,22 +3,12 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use signalbox_api::ping::v1::ping_client::PingClient;
-use signalbox_api::ping::v1::{PingRequest, PingResponse};
-use signalbox_api::v1::pinholes_client::PinholesClient;
-use signalbox_api::v1::reservations_client::ReservationsClient;
-use signalbox_api::v1::{
-    FlowSpec, OpenPinholeRequest, OpenPinholeResponse, PinholeAction, PinholeOpen, Protocol, ReserveOpen,
-    ReserveRequest, ReserveResponse, TokenBucket, open_pinhole_request, reserve_request,
-};
 use signalbox_linux::capture::{Capture, CaptureConfig};
 use signalbox_linux::topology;
-use tokio_stream::StreamExt as _;
-use tonic::transport::Channel;
-use tonic::{Status, Streaming};
 
 use super::messages::{GIST_PORT, MAGIC, NATFW, PING, QOS, SCOUT_PORT, UDP, octets};
 use super::{QUIET, name, put, remove, rules};
+use crate::asking::Asked;
 use crate::firewall::Net;
 use crate::net::LONG;
 
@@ -26,110 +16,33 @@ const SETTINGS: &str = "node.protocols = [\"gist\", \"qos\", \"ping\", \"natfw\"
      [policy]\ndefault = \"deny\"\n[casp]\nclients = [\"qos\"]\nprivate_flows = true\npeers = [\"10.0.0.0/8\", \"fd00::/8\"]\n\
      [interfaces.right]\ncapacity = \"100mbit\"\n";
 
-/// What users of a node ask for; the applications of GIST send Queries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
-    Qos,
-    Rsvp,
-    Boomerang,
-    Casp,
-    /// A CREATE of NATFW.
-    Create,
-    /// An EXTERNAL of NATFW.
-    External,
-    Ping,
-}
-
 const ASKED: [Asked; 7] =
     [Asked::Qos, Asked::Rsvp, Asked::Boomerang, Asked::Casp, Asked::Create, Asked::External, Asked::Ping];
 
-/// A call, which stands as long as it is kept.
-enum Call {
-    Reservation { _events: Streaming<ReserveResponse> },
-    Pinhole { _events: Streaming<OpenPinholeResponse> },
-    Ping { _events: Streaming<PingResponse> },
-}
-
-impl Asked {
-    /// Asks for a flow of UDP.
-    async fn ask(self, node: &Channel, [src, dst]: [IpAddr; 2], port: u16) -> Result<Call, Status> {
-        let flow = FlowSpec {
-            source: Some(src.to_string()),
-            destination: Some(dst.to_string()),
-            ip_protocol: Some(UDP.into()),
-            source_port: Some(4000),
-            destination_port: Some(port.into()),
-            ..FlowSpec::default()
-        };
-        match self {
-            Self::Qos => reserve(node, Protocol::Qos, flow).await,
-            Self::Rsvp => reserve(node, Protocol::Rsvp, flow).await,
-            Self::Boomerang => reserve(node, Protocol::Boomerang, flow).await,
-            Self::Casp => reserve(node, Protocol::Casp, flow).await,
-            Self::Create => open(node, PinholeOpen { flow: Some(flow), ..PinholeOpen::default() }).await,
-            Self::External => {
-                let flow = FlowSpec { source: None, destination: Some(src.to_string()), ..flow };
-                let action = PinholeAction::Expose.into();
-                let towards = Some(dst.to_string());
-                open(node, PinholeOpen { action, flow: Some(flow), towards, ..PinholeOpen::default() }).await
-            }
-            Self::Ping => {
-                let request = PingRequest { flow: Some(flow), ..PingRequest::default() };
-                let events = PingClient::new(node.clone()).ping(request).await?.into_inner();
-                Ok(Call::Ping { _events: events })
-            }
-        }
-    }
-
-    /// Whether an IP packet is a message of this request, between these ends.
-    fn sent(self, packet: &[u8], [src, dst]: &[IpAddr; 2]) -> bool {
-        let has = |part: &[u8]| packet.windows(part.len()).any(|window| window == part);
-        let port = |port: u16| has(&[port.to_be_bytes(), port.to_be_bytes()].concat());
-        // Magic number, version, hops, length and NSLPID.
-        let gist = |nslp: u16| {
-            let head = packet.windows(10).find(|window| window.starts_with(&MAGIC));
-            port(GIST_PORT) && head.is_some_and(|head| head.ends_with(&nslp.to_be_bytes()))
-        };
-        // The octet of the routing method follows common header and TLV header.
-        let method = |method: u8| {
-            packet
-                .windows(17)
-                .find(|window| window.starts_with(&MAGIC))
-                .is_some_and(|head| head[16] == method)
-        };
-        let message = match self {
-            Self::Qos => gist(QOS),
-            Self::Ping => gist(PING),
-            Self::Create => gist(NATFW) && method(0),
-            Self::External => gist(NATFW) && method(1),
-            Self::Boomerang => has(&[0x47, 0x11, 0x47, 0x11]),
-            Self::Casp => port(SCOUT_PORT),
-            // Class and type of the object SESSION, and a flow of UDP.
-            Self::Rsvp => has(&[&[1, if dst.is_ipv4() { 1 } else { 2 }][..], &octets(*dst), &[UDP]].concat()),
-        };
-        message && has(&[octets(*src), octets(*dst)].concat())
-    }
-}
-
-async fn reserve(node: &Channel, protocol: Protocol, flow: FlowSpec) -> Result<Call, Status> {
-    let traffic = TokenBucket { rate_octets_per_s: 8000, ..TokenBucket::default() };
-    let open = ReserveOpen {
-        protocol: protocol.into(),
-        flow: Some(flow),
-        traffic: Some(traffic),
-        ..ReserveOpen::default()
+/// Whether an IP packet is a message of a request, between these ends.
+fn is_of(asked: Asked, packet: &[u8], [src, dst]: &[IpAddr; 2]) -> bool {
+    let has = |part: &[u8]| packet.windows(part.len()).any(|window| window == part);
+    let port = |port: u16| has(&[port.to_be_bytes(), port.to_be_bytes()].concat());
+    // Magic number, version, hops, length and NSLPID.
+    let gist = |nslp: u16| {
+        let head = packet.windows(10).find(|window| window.starts_with(&MAGIC));
+        port(GIST_PORT) && head.is_some_and(|head| head.ends_with(&nslp.to_be_bytes()))
     };
-    let request = ReserveRequest { request: Some(reserve_request::Request::Open(open)) };
-    let requests = tokio_stream::once(request).chain(tokio_stream::pending());
-    let events = ReservationsClient::new(node.clone()).reserve(requests).await?.into_inner();
-    Ok(Call::Reservation { _events: events })
-}
-
-async fn open(node: &Channel, open: PinholeOpen) -> Result<Call, Status> {
-    let request = OpenPinholeRequest { request: Some(open_pinhole_request::Request::Open(open)) };
-    let requests = tokio_stream::once(request).chain(tokio_stream::pending());
-    let events = PinholesClient::new(node.clone()).open_pinhole(requests).await?.into_inner();
-    Ok(Call::Pinhole { _events: events })
+    // The octet of the routing method follows common header and TLV header.
+    let method = |method: u8| {
+        packet.windows(17).find(|window| window.starts_with(&MAGIC)).is_some_and(|head| head[16] == method)
+    };
+    let message = match asked {
+        Asked::Qos => gist(QOS),
+        Asked::Ping => gist(PING),
+        Asked::Create => gist(NATFW) && method(0),
+        Asked::External => gist(NATFW) && method(1),
+        Asked::Boomerang => has(&[0x47, 0x11, 0x47, 0x11]),
+        Asked::Casp | Asked::CaspCreate => port(SCOUT_PORT),
+        // Class and type of the object SESSION, and a flow of UDP.
+        Asked::Rsvp => has(&[&[1, if dst.is_ipv4() { 1 } else { 2 }][..], &octets(*dst), &[UDP]].concat()),
+    };
+    message && has(&[octets(*src), octets(*dst)].concat())
 }
 
 /// What the node itself sends is judged by output and postrouting, whichever protocol it is of.
@@ -159,7 +72,7 @@ async fn rules_of_the_administrator_judge_what_a_node_sends() {
         loop {
             let read = link.read(Duration::from_millis(20), |frame| {
                 for (asked, ends, seen) in &mut sent {
-                    *seen |= !frame.outgoing && asked.sent(frame.octets, ends);
+                    *seen |= !frame.outgoing && is_of(*asked, frame.octets, ends);
                 }
             });
             read.unwrap();
