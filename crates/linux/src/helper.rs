@@ -11,7 +11,8 @@
 //! of the sockets that follow, and these sockets; at the end `READY`, or `REFUSED` with the reason.
 //!
 //! Several daemons are served, so that one that only holds its connection keeps no place from the next one. They get the same
-//! sockets, which the helper keeps: a process that does not give them back does not keep the port from the next daemon either.
+//! sockets, which the helper keeps. A daemon that no other one runs beside gets new ones: a process that spoiled those before, or does
+//! not give them back, keeps the port from nobody.
 
 mod relay;
 
@@ -292,7 +293,7 @@ impl Helper {
         answered
     }
 
-    /// Gives the bound sockets of all ports to a daemon. `first`: no other one uses them.
+    /// Gives the bound sockets of all ports to a daemon. `first`: no other one uses those that were given before.
     fn give(
         given: &mut Vec<udp::Sockets>,
         to: &Socket,
@@ -300,18 +301,19 @@ impl Helper {
         first: bool,
     ) -> Result<(), OpenError> {
         let system = |error| OpenError::system("a socket for the daemon", &error);
-        if given.is_empty() {
+        if first || given.is_empty() {
+            let mut former = given.iter();
             let open = |(port, request): (u16, &EntryRequest)| {
-                let sockets = udp::Sockets::open_bound(port, request, config)?;
+                let sockets = match former.next() {
+                    Some(former) => former.anew(port, request, config)?,
+                    None => udp::Sockets::open_bound(port, request, config)?,
+                };
                 sockets.lock(port, request).map_err(system)?;
                 Ok(sockets)
             };
             *given = requests(config).map(open).collect::<Result<_, OpenError>>()?;
         }
-        for ((port, request), sockets) in requests(config).zip(given.iter()) {
-            if first {
-                sockets.renew(request, config).map_err(system)?;
-            }
+        for ((port, _), sockets) in requests(config).zip(given.iter()) {
             let (mask, descriptors) = sockets.descriptors();
             let [high, low] = port.to_be_bytes();
             sys::send_rights(to, &[SOCKETS, high, low, mask], &descriptors)

@@ -31,8 +31,10 @@ const IPV6_RECVORIGDSTADDR: i32 = 74;
 const IPV6_TRANSPARENT: i32 = 75;
 /// The control message with the original IPv6 destination.
 const IPV6_ORIGDSTADDR: i32 = 74;
-/// Most datagrams that are dropped from a socket before another process gets it: more than its buffer holds.
-const MOST_WAITING: usize = 100_000;
+/// The error of a port that is bound already.
+const IN_USE: &str = "port-in-use";
+/// How often a port is bound that another process keeps from being shared.
+const TRIES: u32 = 100;
 /// Octets of each send buffer for datagrams that may have no receiver. The kernel counts about 800 for a small
 /// datagram, and gives up after three seconds.
 pub(super) const DOUBTFUL_BUFFER: usize = 4 << 20;
@@ -246,11 +248,20 @@ impl Sockets {
         request: &EntryRequest,
         config: &IoConfig,
     ) -> Result<Self, OpenError> {
+        Self::open_sharing(port, request, config, false)
+    }
+
+    fn open_sharing(
+        port: u16,
+        request: &EntryRequest,
+        config: &IoConfig,
+        shares: bool,
+    ) -> Result<Self, OpenError> {
         let port = request.receive.then_some(port);
         let mut udp = [None, None];
         for (slot, (wanted, domain)) in families(config).into_iter().enumerate() {
             if wanted {
-                udp[slot] = port.map(|port| open_udp(domain, port, config)).transpose()?;
+                udp[slot] = port.map(|port| open_udp(domain, port, config, shares)).transpose()?;
                 if let Some(socket) = udp[slot].as_ref().filter(|_| request.reports) {
                     report::switch_on(socket, domain == Domain::IPV6)
                         .map_err(|error| OpenError::system("reports of ICMP", &error))?;
@@ -276,25 +287,33 @@ impl Sockets {
         Ok(())
     }
 
-    /// Undoes what another process has done with the bound sockets, and drops what waits there.
-    pub(crate) fn renew(&self, request: &EntryRequest, config: &IoConfig) -> io::Result<()> {
-        for (socket, ipv6) in self.udp.iter().zip([false, true]) {
-            let Some(socket) = socket else { continue };
-            // A socket that is connected receives from one node only; this ends it, and the port stays.
-            sys::disconnect(socket)?;
-            configure(socket, ipv6, config)?;
-            if request.reports {
-                report::switch_on(socket, ipv6)?;
+    /// New sockets of the same port. Another process that had these may have spoiled them for good: one that was shut down sends nothing
+    /// any more. It may also keep them, so the port is shared while the new ones are bound. The kernel gives datagrams to the socket
+    /// that was bound last.
+    pub(crate) fn anew(
+        &self,
+        port: u16,
+        request: &EntryRequest,
+        config: &IoConfig,
+    ) -> Result<Self, OpenError> {
+        let system = |error| OpenError::system("sharing the port", &error);
+        let mut tries = 0;
+        let new = loop {
+            share(&self.udp, true).map_err(system)?;
+            // The other process may undo that before the port is bound.
+            match Self::open_sharing(port, request, config, true) {
+                Err(error) if error.id == IN_USE && tries < TRIES => tries += 1,
+                opened => break opened?,
             }
-            let mut some = [0; 1];
-            // A limited number: others may send while this reads.
-            for _ in 0..MOST_WAITING {
-                if sys::receive_record(socket, &mut some).is_err() {
-                    break;
-                }
-            }
+        };
+        for sockets in [&self.udp, &new.udp] {
+            share(sockets, false).map_err(system)?;
         }
-        Ok(())
+        // A socket that is connected, or of one interface, would go before.
+        for former in self.udp.iter().flatten() {
+            sys::disconnect(former).and_then(|()| former.bind_device(None)).map_err(system)?;
+        }
+        Ok(new)
     }
 
     /// The descriptors of the bound sockets, and a mask of their places.
@@ -355,7 +374,13 @@ impl Sockets {
     }
 }
 
-fn open_udp(domain: Domain, port: u16, config: &IoConfig) -> Result<Socket, OpenError> {
+/// Whether others can be bound to the port of these sockets.
+fn share(sockets: &[Option<Socket>], on: bool) -> io::Result<()> {
+    sockets.iter().flatten().try_for_each(|socket| socket.set_reuse_address(on))
+}
+
+/// `shares`: others may be bound to the port.
+fn open_udp(domain: Domain, port: u16, config: &IoConfig, shares: bool) -> Result<Socket, OpenError> {
     let ipv6 = domain == Domain::IPV6;
     let name = if ipv6 { "UDP socket for IPv6" } else { "UDP socket for IPv4" };
     let system = |error: io::Error| OpenError::system(name, &error);
@@ -377,10 +402,12 @@ fn open_udp(domain: Domain, port: u16, config: &IoConfig) -> Result<Socket, Open
     })?;
     let address: SocketAddr =
         if ipv6 { (Ipv6Addr::UNSPECIFIED, port).into() } else { (Ipv4Addr::UNSPECIFIED, port).into() };
+    // SO_REUSEADDR is not set for a daemon: a second one would receive the first one's datagrams without an error.
+    socket.set_reuse_address(shares).map_err(system)?;
     config.scope.bind_port(&socket, address).map_err(|error| match error.raw_os_error() {
         Some(libc::EACCES) => OpenError::bind_service(port, &error),
         Some(libc::EADDRINUSE) => OpenError::new(
-            "port-in-use",
+            IN_USE,
             format!("UDP port {} is taken ({error})", port),
             format!("another daemon runs in this network namespace: `ss -lunp sport = :{}`", port),
         ),

@@ -15,7 +15,7 @@ use socket2::{Domain, SockAddr, SockFilter, SockRef, Socket, Type};
 
 use crate::helper::{helper, helper_at};
 use crate::network::{
-    GIST, Network, PATIENCE, config, datagram, families, footprint, receive_one, send, tool, until,
+    GIST, Network, PATIENCE, config, datagram, families, footprint, ip, receive_one, send, tool, until,
 };
 use crate::privileges::{Copy, NOBODY, SOCKET, socket};
 
@@ -114,6 +114,11 @@ pub(crate) fn keeps_sockets() {
             let refused =
                 socket.attach_filter(&[all]).is_err_and(|error| error.raw_os_error() == Some(libc::EPERM));
             locked += usize::from(refused);
+            // Nothing reaches a socket that is connected to somebody else, and one that was shut down sends nothing any more.
+            let nobody: std::net::SocketAddr =
+                if domain == Domain::IPV4 { ([192, 0, 2, 99], 9).into() } else { ([0x2001; 8], 9).into() };
+            let _ = socket.connect(&nobody.into());
+            let _ = socket.shutdown(std::net::Shutdown::Both);
         }
     }
     eprintln!("bound: {bound}, locked: {locked}");
@@ -122,7 +127,7 @@ pub(crate) fn keeps_sockets() {
 }
 
 /// A process of the daemon's user gets the sockets of the configured port, whose filter it cannot change, and none that sends
-/// what it likes. It keeps them after its connection; the next daemon gets them nevertheless.
+/// what it likes. It spoils them for others, and keeps them after its connection; the next daemon receives and sends nevertheless.
 #[test]
 fn a_client_gets_bound_and_locked_sockets_only() {
     let helped = Helped::new("gets");
@@ -141,11 +146,16 @@ fn a_client_gets_bound_and_locked_sockets_only() {
     }
     let has = |wanted: &str| said.iter().any(|line| line == wanted);
     let fine = has("raw sockets: 0") && has("bound: 2, locked: 2") && has("kept");
-    let next = fine.then(|| helped.open());
+    assert!(fine, "{said:#?}");
+    let (mut next, mut a) = (helped.open(), Network::host(&helped.net.a));
+    for (family, own) in families().into_iter().zip([ip("10.1.0.2"), ip("fd01::2")]) {
+        send(&mut a, &datagram(family.a, own, GIST));
+        assert_eq!(receive_one(&mut next).src.ip(), family.a);
+        send(&mut next, &datagram(own, family.a, GIST));
+        assert_eq!(receive_one(&mut a).src.ip(), own);
+    }
     process.kill().unwrap();
     process.wait().unwrap();
-    assert!(fine, "{said:#?}");
-    drop(next);
 }
 
 /// Connections that order nothing, one that does not read, and a daemon that is served: none of them delays the next daemon,
