@@ -58,6 +58,29 @@ fn a_neighbour_without_a_cookie_opens_nothing_that_needs_a_handshake() {
     }
 }
 
+/// T31: where the receiver asks, a trusted neighbour speaks for the receiver, and not for the sender that the flow names.
+#[test]
+fn a_receiver_asks_for_itself() {
+    for (from, granted) in [("10.0.0.0/24", true), ("10.0.3.0/24", false)] {
+        let none = RuleConfig {
+            opens: vec![Opening::Reserve, Opening::Inward],
+            from: vec![from.parse().unwrap()],
+            max_reservations: Some(0),
+            ..RuleConfig::new("none", Action::Allow)
+        };
+        let policy = signalbox_resources::Config {
+            trusted: vec!["10.0.3.0/24".parse().unwrap()],
+            rules: vec![none],
+            ..Default::default()
+        };
+        let mut rig =
+            Rig::with(4, &|n| if n == 2 { policy.clone() } else { Default::default() }, &|_, config| config);
+        rig.accept();
+        rig.ask(true);
+        assert_eq!(rig.passes(2).len(), usize::from(granted), "{from}");
+    }
+}
+
 /// A receiver inside opens the way in without the sender: the rules about flows from the outside count.
 #[test]
 fn what_a_receiver_opens_is_judged_as_a_flow_from_the_outside() {
@@ -121,6 +144,34 @@ fn a_rule_is_for_the_zones_of_a_flow() {
                 }
             }
         }
+    }
+}
+
+/// T29: a host of one zone that asks for the packets of a host of another zone is not of the zone of that host. Node 1 has the sender of
+/// the flow in the zone on its left, and who asks in the one on its right.
+#[test]
+fn a_request_for_a_host_of_another_zone_is_not_of_its_zone() {
+    let both = |names: [&str; 2]| names.map(str::to_owned).to_vec();
+    let zones = [("left", "lan"), ("right", "guest")];
+    let zones = Zones(zones.map(|(interface, zone)| (interface.to_owned(), zone.to_owned())).into());
+    for (from_zone, by, granted) in [("lan", 0, true), ("lan", 2, false), ("", 2, true)] {
+        let rule = RuleConfig {
+            opens: vec![Opening::Between],
+            from_zone: Some(from_zone.to_owned()).filter(|zone| !zone.is_empty()).into_iter().collect(),
+            ..RuleConfig::new("", Action::Allow)
+        };
+        let policy = signalbox_resources::Config {
+            rules: vec![rule],
+            zones: zones.clone(),
+            ..signalbox_resources::Config::default()
+        };
+        let config = |_, config| Config { inside: both(["left", "right"]), ..config };
+        let mut rig = Rig::with(3, &|_| policy.clone(), &config);
+        let (kind, mut data) = (NatfwType::CREATE, Vec::new());
+        let values = [NatfwValue::MsgId(5), NatfwValue::Age(1), NatfwValue::Filter(filter(3))];
+        NatfwMessage::compose(kind, &values, &mut data).unwrap();
+        rig.carry(Packet { session: FIRST, flow: flow(3), reverse: false, to: 1, from: by, hops: 1, data });
+        assert_eq!(rig.passes(1).len(), usize::from(granted), "{from_zone} {by}");
     }
 }
 

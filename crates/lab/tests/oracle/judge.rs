@@ -171,7 +171,7 @@ impl Judge {
     ) -> Option<bool> {
         let [of_asker, src, dst] =
             [from, arrived.src, left.dst].map(|address| policy.zone(self.host_at(address)));
-        // With NATFW, the zone of another host is not that of the one that asks for it.
+        // The zone of another host is not that of the one that asks for it.
         let known = opening == Opening::Reserve || known || src == of_asker;
         let zones = [Some(src).filter(|_| known), Some(dst)];
         let about = |rule: &&Rule| {
@@ -265,7 +265,7 @@ impl Judge {
             && self.is_beside(passage.src, *by)
             && self.policies[*at..]
                 .iter()
-                .all(|policy| self.ruled(policy, opening, (own, true, token), forms).unwrap_or(default))
+                .all(|policy| self.ruled(policy, opening, (own, false, token), forms).unwrap_or(default))
     }
 
     /// Whether the receiver of a flow opens the way of a packet by CASP: by the CREATE that answers PATH, or at the border for a host

@@ -23,6 +23,7 @@ use super::interfaces::Side;
 use super::reservation::Invitation;
 use super::response::rule;
 use super::session::{Asked, Plan};
+use super::sweep::initiator;
 use crate::wire::{Info, RuleAction};
 
 /// A request that arrived.
@@ -296,7 +297,7 @@ impl Natfw {
         });
         let requester = Requester {
             token: from.token.clone(),
-            ..Requester::new(requested_by, received.peer.clone(), Some(received.mri.src()))
+            ..Requester::new(requested_by, received.peer.clone(), Some(initiator(&received.mri)))
         };
         let lifetime = core::time::Duration::from_secs(from.lifetime.into());
         let ask = PassageRequest { requester: &requester, opening, crossing, pinhole, lifetime, invited };

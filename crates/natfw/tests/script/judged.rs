@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use signalbox_core::{Mri, PathCoupled, SessionId, Time};
+use signalbox_core::{Direction, Mri, PathCoupled, SessionId, Time};
 use signalbox_natfw::engine::{Config, Middlebox, OpenBits};
 use signalbox_natfw::wire::{DataTerminal, FlowInfo, Info, Message};
 use signalbox_resources::config::{Action, Opening, RuleConfig};
@@ -118,6 +118,29 @@ fn a_pair_of_a_receiver_is_judged() {
             let expected = if granted { Info::PROCESSED } else { Info::AUTHORIZATION };
             assert_eq!(answer.info(), expected, "{opening} {port}");
         }
+    }
+}
+
+/// T31: an EXTERNAL that goes against its flow is of the receiver. A trusted neighbour speaks for that one, and not for the sender that
+/// the flow names.
+#[test]
+fn who_asks_against_the_flow_is_its_receiver() {
+    for (from, granted) in [(FAR, true), (HOST, false)] {
+        let none = RuleConfig {
+            opens: vec![Opening::Reserve],
+            from: vec![format!("{from}/32").parse().unwrap()],
+            max_reservations: Some(0),
+            ..RuleConfig::new("none", Action::Allow)
+        };
+        let config = Config { edge: true, ..boxed(Middlebox::Firewall) };
+        let mut rig = Rig::with_rules(config, |config| {
+            config.rules = vec![none];
+            config.trusted = vec!["10.0.0.0/8".parse().unwrap()];
+        });
+        let flow = PathCoupled { direction: Direction::Upstream, ..udp(FAR, 6000, HOST, 5899) };
+        let answer = only(rig.by_inside(Mri::PathCoupled(flow), &external(1, 100, 5899)));
+        let expected = if granted { Info::PROCESSED } else { Info::AUTHORIZATION };
+        assert_eq!(answer.info(), expected, "{from}");
     }
 }
 

@@ -57,7 +57,7 @@ impl NatfwClient {
                 self.out.consume(job.id);
                 return Ok(());
             }
-            return self.open_back(job, message, said, Asker::of(job, inside), resources);
+            return self.open_back(job, message, said, Asker::of(job, inside, self.way.sender), resources);
         }
         if !self.accepts(&job.flow) {
             return Err(NatfwStatus::POLICY);
@@ -97,7 +97,8 @@ impl NatfwClient {
         *record.asker(false) = Some(asker.clone());
         (record.back, record.number) = (true, Some(said.msg_id));
         record.triggered = message.kind == NatfwType::TRIGGER;
-        let ask = Ask { asker: &asker, token: None, opening: Opening::Reserve, lifetime };
+        let ask =
+            Ask { asker: &asker, claimed: job.flow.src(), token: None, opening: Opening::Reserve, lifetime };
         self.install(key, job, wanted, &ask, None, resources)
     }
 

@@ -120,9 +120,10 @@ impl NatfwClient {
         packets: &[FlowFilter],
         resources: &mut Resources,
     ) -> Result<(), Failure> {
-        let asker = Asker::of(job, true);
+        let asker = Asker::of(job, true, self.way.sender);
         let lifetime = super::seconds(job.timeout);
-        let ask = Ask { asker: &asker, token: None, opening: Opening::Outward, lifetime };
+        let claimed = job.flow.src();
+        let ask = Ask { asker: &asker, claimed, token: None, opening: Opening::Outward, lifetime };
         for packets in packets {
             for passage in self.ask_policy(job, &ask, packets, resources)? {
                 resources.close_passage(passage);

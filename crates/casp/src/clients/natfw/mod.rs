@@ -242,6 +242,8 @@ struct Way {
     crossing: Crossing,
     /// It goes from the inside to the inside, as the sender of the request sees it.
     between: bool,
+    /// The interface towards the node that sent the request.
+    sender: IfIndex,
 }
 
 /// The client for firewalls and NATs of one node.
@@ -403,7 +405,7 @@ impl NatfwClient {
             return self.refuse(&job, NatfwStatus::POLICY);
         }
         let between = from_inside && inner(crossing.to) && inner(crossing.from);
-        self.way = Way { crossing, between };
+        self.way = Way { crossing, between, sender };
         self.request(job, from_inside, resources);
         self.way = Way::default();
     }

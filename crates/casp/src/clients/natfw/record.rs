@@ -6,7 +6,7 @@ use core::time::Duration;
 use signalbox_core::pinhole::{Endpoint, Pinhole};
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::wheel::{Link, Timed};
-use signalbox_core::{SessionId, Time};
+use signalbox_core::{IfIndex, SessionId, Time};
 use signalbox_resources::Passage;
 
 use super::Way;
@@ -23,11 +23,13 @@ pub(super) struct Asker {
     pub(super) hop: Hop,
     /// It is on the inner side of the firewall.
     pub(super) inside: bool,
+    /// The interface of the route to it.
+    pub(super) at: IfIndex,
 }
 
 impl Asker {
-    pub(super) fn of(arrival: &OwnedArrival, inside: bool) -> Self {
-        Self { hop: Hop::of(arrival), inside }
+    pub(super) fn of(arrival: &OwnedArrival, inside: bool, at: IfIndex) -> Self {
+        Self { hop: Hop::of(arrival), inside, at }
     }
 
     /// Whether a message comes from the same node: the same key where one is proved, else the same address with no weaker proof.

@@ -231,14 +231,14 @@ impl NatfwClient {
         if self.translates(job, inside) {
             self.reserve(key, job, message, &wanted, resources)?;
         }
-        let (now, lifetime) = (self.now, Self::lifetime(job, said));
+        let (now, lifetime, sender) = (self.now, Self::lifetime(job, said), self.way.sender);
         let Some(record) = self.records.get_mut(key) else { return Err(NatfwStatus::RESOURCES) };
         record.path_age = Some(said.age);
         record.wanted.clone_from(&said.filters);
         record.number = Some(said.msg_id);
         // Who opened rules stays their owner, unless another node proves who it is.
         if record.rules.is_empty() || job.identity.is_some() || record.is_of_asker(job) {
-            *record.asker(false) = Some(Asker::of(job, inside));
+            *record.asker(false) = Some(Asker::of(job, inside, sender));
         }
         record.until = record.until.max(now + lifetime);
         record.last = Some((said.msg_id, job.reverse, None));
@@ -265,7 +265,7 @@ impl NatfwClient {
         let found = if job.reverse { self.find(job.session, &job.flow) } else { self.record_of(job) };
         let missing = if job.reverse { NatfwStatus::NO_STATE } else { NatfwStatus::RESOURCES };
         let key = found.ok_or(missing)?;
-        let (now, lifetime) = (self.now, Self::lifetime(job, said));
+        let (now, lifetime, sender) = (self.now, Self::lifetime(job, said), self.way.sender);
         let start = match said.time.and_then(|stamp| self.at(stamp)) {
             Some(start) if start > now + LATEST => return Err(NatfwStatus::TIME),
             start => start,
@@ -282,7 +282,7 @@ impl NatfwClient {
             }
         }
         if ends_here || !self.config.role.opens() {
-            *record.asker(job.reverse) = Some(Asker::of(job, inside));
+            *record.asker(job.reverse) = Some(Asker::of(job, inside, sender));
             (record.lifetime, record.rules_until) = (lifetime, now + lifetime);
             record.until = record.until.max(now + lifetime);
             self.created(key, job, resources);
@@ -305,21 +305,29 @@ impl NatfwClient {
             self.created(key, job, resources);
             return Ok(());
         }
-        let of_job = Asker::of(job, inside);
+        let of_job = Asker::of(job, inside, sender);
         // Data towards the inside are the affair of a receiver there. Data from the inside are that of their source,
         // whose PATH this node has.
         let along = record.asker(false).clone();
-        let (opening, asker) = match along.filter(|along| job.reverse && along.inside && !inside) {
-            Some(source) => (Opening::Outward, source),
-            None if job.reverse && inside => (Opening::Reserve, of_job),
-            None if inside => (Opening::Outward, of_job),
-            None => (Opening::Inward, of_job),
+        let end = if job.reverse { job.flow.dst() } else { job.flow.src() };
+        let (opening, asker, claimed) = match along.filter(|along| job.reverse && along.inside && !inside) {
+            Some(source) => (Opening::Outward, source, job.flow.src()),
+            None if job.reverse && inside => (Opening::Reserve, of_job, end),
+            None if inside => (Opening::Outward, of_job, end),
+            None => (Opening::Inward, of_job, end),
         };
         let token = self.token(job, message, &wanted, resources)?;
         if token.is_none() && self.config.require_token && opening == Opening::Inward {
             return Err(NatfwStatus::TOKEN_REQUIRED);
         }
-        self.install(key, job, wanted, &Ask { asker: &asker, token, opening, lifetime }, start, resources)
+        self.install(
+            key,
+            job,
+            wanted,
+            &Ask { asker: &asker, claimed, token, opening, lifetime },
+            start,
+            resources,
+        )
     }
 
     /// A CREATE was carried out here.

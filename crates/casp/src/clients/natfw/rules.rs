@@ -1,5 +1,6 @@
 //! Rules of the firewall: from filters of requests to pinholes in the kernel.
 
+use core::net::IpAddr;
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -29,6 +30,8 @@ const MAX_RULES: usize = 16;
 #[derive(Debug)]
 pub(super) struct Ask<'a> {
     pub(super) asker: &'a Asker,
+    /// The end of the flow that asks, by what the asker says.
+    pub(super) claimed: IpAddr,
     pub(super) token: Option<Arc<Token>>,
     pub(super) opening: Opening,
     pub(super) lifetime: Duration,
@@ -186,7 +189,7 @@ impl NatfwClient {
                 self.out.open(pinhole_id(rule.key), rule.pinhole(), lifetime);
             }
         }
-        let asker = Asker::of(job, ask.asker.inside);
+        let asker = Asker::of(job, ask.asker.inside, self.way.sender);
         let Some(record) = self.records.get_mut(key) else {
             give_back(rules, resources);
             return Err(NatfwStatus::RESOURCES);
@@ -209,7 +212,7 @@ impl NatfwClient {
         packets: &FlowFilter,
         resources: &mut Resources,
     ) -> Result<Vec<Passage>, NatfwStatus> {
-        let requester = ask.asker.hop.requester(job.flow.src());
+        let requester = ask.asker.hop.requester(ask.claimed);
         let requester = Requester { token: ask.token.clone(), ..requester };
         // The external port follows: no rule names source ports.
         let external = self.external.filter(|_| self.translates(job, ask.asker.inside));
@@ -222,7 +225,7 @@ impl NatfwClient {
             Opening::Outward => &[Opening::Outward],
             Opening::Inward | Opening::Between | Opening::Block => &[Opening::Inward],
         };
-        let crossing = self.crossing_of(job, packets);
+        let crossing = self.crossing_of(job, packets, ask, resources);
         let mut passages = Vec::with_capacity(openings.len());
         for opening in openings.iter().copied() {
             let request = PassageRequest {
@@ -257,9 +260,20 @@ impl NatfwClient {
     }
 
     /// The interfaces by which packets pass that a request asks for: those of its flow, or the opposite ones. Packets of any source
-    /// come in anywhere.
-    fn crossing_of(&self, job: &OwnedArrival, packets: &FlowFilter) -> Crossing {
-        let Crossing { from, to } = self.way.crossing;
+    /// come in anywhere. The end that asks is known to be in its zone if who asks is in it: otherwise a host of one zone could ask for the
+    /// packets of another one.
+    fn crossing_of(
+        &self,
+        job: &OwnedArrival,
+        packets: &FlowFilter,
+        ask: &Ask<'_>,
+        resources: &Resources,
+    ) -> Crossing {
+        let Crossing { mut from, mut to } = self.way.crossing;
+        let near = if ask.claimed == job.flow.src() { &mut from } else { &mut to };
+        if !resources.same_zone(*near, ask.asker.at) {
+            *near = IfIndex::NONE;
+        }
         let along = packets.dst.contains(job.flow.dst());
         let (from, to) = if along { (from, to) } else { (to, from) };
         let one = packets.src == Prefix::host(packets.src.addr);
