@@ -13,7 +13,7 @@ use signalbox_resources::decision::Outcome;
 
 use crate::rig::{
     BEFORE, EDGE, FAR, HOST, INSIDE, Kernel, OTHER, OUTSIDE, Rig, SESSION, addr, boxed, create, error,
-    external, flow, inward, loose, octets, only, success, udp,
+    external, flow, loose, octets, only, success, udp,
 };
 
 const CALL: SessionId = SessionId([8; 16]);

@@ -176,7 +176,7 @@ fn a_token_that_names_its_session_is_not_used_in_another_one() {
 fn a_session_with_a_token_is_not_left_to_the_next_node() {
     let mut rig = gate();
     let sent = asks(&mut rig, &token(RECEIVER, 0x0b));
-    only(rig.answer(&sent, &crate::rig::success(7, 100)));
+    only(rig.answer(&sent, &success(7, 100)));
     let mut entries = signalbox_core::handover::Entries::default();
     rig.natfw.hand_over(rig.now, &mut entries);
     assert!(entries.is_empty() && !rig.natfw.leaves(rig.holes[0].0));

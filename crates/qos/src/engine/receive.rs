@@ -8,7 +8,7 @@ use signalbox_resources::Resources;
 use super::Qos;
 use super::compose::Target;
 use super::config::StateKeeping;
-use super::waiting::{Arrival, Waiting, route_query};
+use super::waiting::{Arrival, Waiting};
 use crate::wire::{
     DecodeError, Diagnosis, GenericFlags, Info, InfoSpec, Message, MessageType, Rsn, identify,
 };
@@ -131,7 +131,7 @@ impl Qos {
         if progress == Progress::NeedsRoute {
             let mut copy = self.out.buffer();
             copy.extend_from_slice(octets);
-            self.look_up(Waiting::Message(copy, arrival.clone()), route_query(&arrival.mri));
+            self.look_up(Waiting::Message(copy, arrival.clone()), arrival.route_query());
         }
         if let Some(key) = self.find(arrival.session) {
             self.rearm(key);
@@ -147,7 +147,7 @@ impl Qos {
         if progress == Progress::NeedsRoute {
             let mut copy = self.out.buffer();
             if message.encode(&mut signalbox_wire::Writer::new(&mut copy)).is_ok() {
-                self.look_up(Waiting::Message(copy, arrival.clone()), route_query(&arrival.mri));
+                self.look_up(Waiting::Message(copy, arrival.clone()), arrival.route_query());
             }
         }
         if let Some(key) = self.find(arrival.session) {

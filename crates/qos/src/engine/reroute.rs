@@ -11,7 +11,7 @@ use super::doubt::Then;
 use super::rmf::{self, Flow};
 use super::seldom::Seldom;
 use super::session::{Marks, OldBranch, RequestKind, Session, Stage};
-use super::waiting::{Arrival, Waiting, route_query};
+use super::waiting::{Arrival, Waiting};
 use super::{Config, Qos};
 use crate::wire::{Carried, Info, InfoSpec, Message, MessageFlags, MessageType};
 
@@ -219,7 +219,7 @@ impl Qos {
             return;
         }
         session.marks.set(Marks::REPAIRING, true);
-        let query = route_query(&session.mri());
+        let query = session.route_query();
         if !self.look_up(Waiting::Repair(key), query)
             && let Some(session) = self.sessions.get_mut(key)
         {
@@ -233,7 +233,7 @@ impl Qos {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let ends = session.marks.has(Marks::SCOPED) || session.grant.is_none();
         if session.stage == Stage::Reserved && !ends && !session.marks.has(Marks::REPAIRING) {
-            let query = route_query(&session.mri());
+            let query = session.route_query();
             self.look_up(Waiting::Verify(key), query);
         }
     }

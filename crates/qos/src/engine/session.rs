@@ -8,6 +8,7 @@
 use core::time::Duration;
 use std::sync::Arc;
 
+use signalbox_core::node::RouteQuery;
 use signalbox_core::service::{SiiHandle, StateHandle};
 use signalbox_core::stamp::Moment;
 use signalbox_core::wheel::{Link, Timed};
@@ -19,7 +20,7 @@ use super::event::{Granted, HopGrant};
 use super::packed::Packed;
 use super::seldom::Seldom;
 use super::source::Source;
-use super::waiting::{Arrival, neighbour};
+use super::waiting::{Arrival, neighbour, route_query};
 use crate::wire::{Classifier, Rsn};
 
 /// The state of a session at this node.
@@ -426,6 +427,14 @@ impl Session {
             return RequestedBy::LocalUser;
         }
         neighbour(self.source.address, self.source.ifindex, self.source.proof)
+    }
+
+    /// The route lookup for the packets of its flow. Where the request came with the flow, its packets come in by the same interface:
+    /// rules and multipath routes can depend on that.
+    pub(super) fn route_query(&self) -> RouteQuery {
+        let (from, here) = (self.source.ifindex, self.local.is_some());
+        let with_flow = self.direction == Direction::Downstream && !here && from != IfIndex::NONE;
+        RouteQuery { iif: with_flow.then_some(from), ..route_query(&self.mri()) }
     }
 
     /// Whether this node answers requests because no node follows.

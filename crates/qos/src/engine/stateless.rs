@@ -14,7 +14,7 @@ use super::Qos;
 use super::config::StateKeeping;
 use super::outbox::{Parcel, Purpose};
 use super::rmf::{self, Flow};
-use super::waiting::{Arrival, Waiting, route_query};
+use super::waiting::{Arrival, Waiting};
 use crate::wire::{Carried, Message, MessageType};
 
 /// Reservations of a reduced-state node for each interface and code point: one for all flows, as large as the sum of
@@ -64,7 +64,7 @@ impl Qos {
         let Some(route) = route else {
             let mut copy = self.out.buffer();
             copy.extend_from_slice(octets);
-            self.look_up(Waiting::Message(copy, arrival.clone()), route_query(&arrival.mri));
+            self.look_up(Waiting::Message(copy, arrival.clone()), arrival.route_query());
             return;
         };
         let Ok(route) = route else { return self.forward_octets(octets, arrival) };

@@ -93,6 +93,12 @@ impl Arrival {
         neighbour(self.peer_address, self.ifindex, self.proof)
     }
 
+    /// The route lookup for the packets of its flow. A message in the direction of the flow came in where they do.
+    pub(super) fn route_query(&self) -> RouteQuery {
+        let with_flow = self.mri.direction() == Direction::Downstream && self.ifindex != IfIndex::NONE;
+        RouteQuery { iif: with_flow.then_some(self.ifindex), ..route_query(&self.mri) }
+    }
+
     /// The address of the signaling initiator by the flow: its sender or, where RESERVEs go upstream, its receiver.
     pub(super) const fn initiator(&self) -> IpAddr {
         match self.mri.direction() {
@@ -153,7 +159,7 @@ impl Timed for Slot {
     }
 }
 
-/// The route lookup for the packets of a flow.
+/// The route lookup for the packets of a flow that may come in by any interface.
 pub(super) fn route_query(mri: &Mri) -> RouteQuery {
     let query = RouteQuery { src: Some(mri.src()), ..RouteQuery::to(mri.dst()) };
     match mri {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use signalbox_core::Direction;
 use signalbox_core::service::{NetworkEvent, SiiHandle};
+use signalbox_core::{Direction, IfIndex};
 use signalbox_qos::engine::Config;
 use signalbox_qos::wire::{Hop, Hops, Info, Message, MessageFlags, MessageType, Rsn};
 use signalbox_wire::Writer;
@@ -476,4 +476,23 @@ fn a_branch_that_is_to_be_kept_is_not_given_back() {
     rig.back(&route_change());
     rig.until(rig.now + Duration::from_secs(20));
     assert_eq!(rig.held(), 10_000);
+}
+
+/// Rules of the kernel and multipath routes can depend on the interface by which a flow comes in: the request comes in where its
+/// packets do, and the route of a repair and of a confirmed peer is asked for likewise. What comes against the flow says nothing of it.
+#[test]
+fn a_route_is_asked_for_with_the_interface_by_which_the_flow_comes_in() {
+    let mut rig = Rig::new();
+    rig.reserved(3, 10_000);
+    assert_eq!(rig.incoming, [Some(IfIndex(1))]);
+    rig.network(flow().inverted(), NetworkEvent::Good(BEFORE));
+    rig.network(flow(), NetworkEvent::Good(BEHIND));
+    rig.network(flow(), NetworkEvent::Good(OTHER));
+    assert!(rig.incoming.len() > 1);
+    assert!(rig.incoming.iter().all(|from| *from == Some(IfIndex(1))), "{:?}", rig.incoming);
+    let mut rig = Rig::new();
+    let query = query_qspec(10_000);
+    let asked = Message { rii: Some(7), qspec: Some(&query), ..Message::new(MessageType::QUERY) };
+    rig.receive_octets(BEHIND, flow().inverted(), SESSION, &octets(&asked));
+    assert!(rig.incoming.iter().all(Option::is_none), "{:?}", rig.incoming);
 }

@@ -59,6 +59,8 @@ pub(crate) struct Rig {
     /// Routes are given later, by [`Rig::routed`].
     pub(crate) slow_routes: bool,
     pub(crate) lookups: Vec<u64>,
+    /// The incoming interfaces with which routes were asked for.
+    pub(crate) incoming: Vec<Option<IfIndex>>,
     pub(crate) authenticated: bool,
     /// The authenticated identity of the previous peer.
     pub(crate) peer: Option<Arc<Identity>>,
@@ -156,6 +158,7 @@ impl Rig {
             hops: 60,
             slow_routes: false,
             lookups: Vec::new(),
+            incoming: Vec::new(),
             authenticated: false,
             peer: None,
             peer_address: None,
@@ -181,7 +184,10 @@ impl Rig {
                         sii: m.sii,
                         reliable: m.attributes.reliable,
                     }),
-                    Output::RouteLookup { id, .. } => lookups.push(id),
+                    Output::RouteLookup { id, query } => {
+                        self.incoming.push(query.iif);
+                        lookups.push(id);
+                    }
                     Output::Event { event, .. } => self.events.push(event),
                     Output::Request(Request::InvalidateRoutingState { mri, .. }) => {
                         self.checked.push(mri.direction());
