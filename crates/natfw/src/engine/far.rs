@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use signalbox_core::node::{NoRoute, Prefix, Route, RouteQuery};
 use signalbox_core::octets::Octets;
 use signalbox_core::service::{Indication, RecvMessage};
-use signalbox_core::{IfIndex, Mri, SessionId};
+use signalbox_core::{Direction, IfIndex, Mri, SessionId};
 use signalbox_resources::Resources;
 use signalbox_resources::config::Opening;
 
@@ -172,6 +172,9 @@ impl Natfw {
                 protocol: flow.protocol,
                 src_port: flow.src_port,
                 dst_port: flow.dst_port,
+                // A message in the direction of the flow came in where its packets do.
+                iif: Some(received.ifindex)
+                    .filter(|from| flow.direction == Direction::Downstream && *from != IfIndex::NONE),
                 ..RouteQuery::to(end)
             },
             Mri::PathCoupled(_) | Mri::LooseEnd(_) => RouteQuery::to(end),
