@@ -297,7 +297,7 @@ impl Ports {
             return None;
         }
         if second {
-            let pair = port % 2 == 0 && port < self.last && !self.is_used(port | 1);
+            let pair = port.is_multiple_of(2) && port < self.last && !self.is_used(port | 1);
             return pair.then(|| {
                 self.used.set(port, true);
                 self.used.set(port | 1, true);

@@ -51,9 +51,7 @@ impl Identity {
         let pidfd = match sys::pidfd_open(self.pid) {
             Ok(pidfd) => pidfd,
             // ENOENT and, before Linux 6.9, EINVAL: the number is that of a thread by now, so that the process has ended.
-            Err(error)
-                if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ENOENT | libc::EINVAL)) =>
-            {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ENOENT | libc::EINVAL)) => {
                 return Ok(());
             }
             Err(error) => return Err(error),

@@ -124,7 +124,7 @@ fn a_session_is_of_its_former_peer() {
         let octets = octets(&request);
         let received = rig.received(OTHER, INSIDE, mri, &octets);
         let sent = rig.indicate(RecvMessage { peer_address: Some(addr(peer)), ..received });
-        assert_eq!(u32::from(rig.natfw.session_count()), sessions, "{peer} {msn}");
+        assert_eq!(rig.natfw.session_count(), sessions, "{peer} {msn}");
         assert_eq!(
             sent.iter().any(|one| one.info_of() == Some(Info::AUTHORIZATION)),
             answered,

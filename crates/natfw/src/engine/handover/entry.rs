@@ -36,6 +36,7 @@ pub(super) struct Former<'a> {
 
 /// One entry.
 #[derive(Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "one at a time, at the start and the end of a daemon")]
 pub(super) enum Entry<'a> {
     Session(Former<'a>),
     /// A translation that the kernel has, and the seconds until it ends.
