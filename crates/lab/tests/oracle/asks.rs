@@ -149,7 +149,8 @@ impl World {
     fn ask_casp(&mut self, draw: &mut Draw, id: u64) {
         let [by, to] = self.ends(draw);
         let (dst, own) = (self.judge.addresses[to], self.judge.addresses[by]);
-        let (token, at) = (Token::draw(draw, &self.judge.addresses), self.judge.policies.len() - 1);
+        let token = Token::draw(draw, &self.judge.addresses).filter(|_| dst.is_ipv4());
+        let at = self.judge.policies.len() - 1;
         let by_receiver = !self.is_writer(by) && draw.percent(40);
         let packets = if by_receiver || self.is_writer(by) {
             NatfwPackets::Along

@@ -47,7 +47,7 @@ struct Enforcer {
 
 impl Enforcer {
     fn new() -> Self {
-        let local = (0..HOSTS).map(|at| [10, 0, 0, u8::try_from(4 * at + 1).unwrap()].into()).collect();
+        let local = [false, true].into_iter().flat_map(|ipv6| addresses(ipv6, HOSTS, 1)).collect();
         let (kernel, pinholes) = open(Kernel::new(local));
         Self { kernel, pinholes, held: BTreeMap::new() }
     }
@@ -69,6 +69,16 @@ impl Enforcer {
             }
         }
     }
+}
+
+/// The addresses at one end of so many links, as the simulator numbers them.
+fn addresses(ipv6: bool, links: usize, end: u8) -> Vec<IpAddr> {
+    let numbers = 0..u8::try_from(links).unwrap();
+    let address = |number: u8| match ipv6 {
+        true => [0xfd00, 0, 0, number.into(), 0, 0, 0, end.into()].into(),
+        false => [10, 0, 0, 4 * number + end].into(),
+    };
+    numbers.map(address).collect()
 }
 
 pub(crate) struct World {
@@ -97,19 +107,21 @@ fn host(protocol: Protocol, refresh: Option<Duration>, written: bool) -> Config 
         }
         Protocol::Casp => with_casp(refresh, (!written).then(NatfwConfig::default)),
     };
-    config.resources.trusted = vec!["0.0.0.0/0".parse().unwrap()];
+    config.resources.trusted = ["0.0.0.0/0", "::/0"].map(|all| all.parse().unwrap()).to_vec();
     config
 }
 
 fn with_casp(refresh: Option<Duration>, natfw: Option<NatfwConfig>) -> Config {
     let mut casp = casp::Config { natfw, ..casp::Config::default() };
     casp.engine.refresh = refresh.unwrap_or(casp.engine.refresh);
+    // Without them a flow of IPv6 has no ports.
+    casp.engine.private_flows = true;
     Config { casp: Some(casp), ..Config::empty() }
 }
 
-/// The configuration of a firewall or NAT between this number of hosts.
-fn firewall(draw: &mut Draw, protocol: Protocol, edge: bool, hosts: usize) -> Config {
-    let is_nat = draw.percent(40);
+/// The configuration of a firewall, or of a NAT for IPv4, between this number of hosts.
+fn firewall(draw: &mut Draw, protocol: Protocol, edge: bool, ipv6: bool, hosts: usize) -> Config {
+    let is_nat = draw.percent(40) && !ipv6;
     let inside = (0..hosts).filter(|at| *at != OUTSIDE).map(|at| format!("eth{at}")).collect();
     let outside = vec![format!("eth{OUTSIDE}")];
     // A NAT shuffles its ports when it starts; these are few, so that a draw does not consist of that.
@@ -133,21 +145,21 @@ impl World {
     fn new(seed: u64, draw: &mut Draw) -> Self {
         let mut sim = Sim::with_seed(seed);
         let protocol = if draw.percent(60) { Protocol::Natfw } else { Protocol::Casp };
-        let edge = draw.percent(50);
+        let (edge, ipv6) = (draw.percent(50), draw.percent(30));
         // Each link has its own net, and the firewall the first address of it.
         let number = HOSTS - usize::from(draw.percent(60));
-        let addresses: Vec<IpAddr> =
-            (0..number).map(|at| [10, 0, 0, u8::try_from(4 * at + 2).unwrap()].into()).collect();
+        let addresses = addresses(ipv6, number, 2);
         let policy = Policy::draw(draw, &addresses);
-        let mut config = firewall(draw, protocol, edge, number);
+        let mut config = firewall(draw, protocol, edge, ipv6, number);
         config.resources = policy.config();
         let of_firewall = config.clone();
         let made = move |boot: Boot| Node::new(of_firewall.clone(), boot.seed).unwrap();
         let firewall = sim.add_engine("firewall", made);
         // Some hosts refresh in each step.
         let refresh = draw.percent(20).then_some(Duration::from_secs(1));
-        let writer =
-            draw.percent(40).then(|| Writer::new(usize::try_from(draw.below(number as u64)).unwrap()));
+        // It writes messages for IPv4.
+        let writer = (!ipv6 && draw.percent(40))
+            .then(|| Writer::new(usize::try_from(draw.below(number as u64)).unwrap()));
         let written = writer.as_ref().map(|writer| writer.at);
         let hosts: Vec<_> = (0..number)
             .map(|at| {
@@ -158,7 +170,8 @@ impl World {
                 host
             })
             .collect();
-        let seen: Vec<_> = hosts.iter().map(|host| sim.address(*host, Family::V4)).collect();
+        let family = if ipv6 { Family::V6 } else { Family::V4 };
+        let seen: Vec<_> = hosts.iter().map(|host| sim.address(*host, family)).collect();
         assert_eq!(seen, addresses);
         let judge = Judge {
             protocol,

@@ -4,8 +4,10 @@ use std::net::IpAddr;
 
 use ring::hmac;
 use signalbox_core::Time;
+use signalbox_core::node::Prefix;
 use signalbox_node::resources::config::{self, Action, OUTSIDE as DEFAULT, Opening, RuleConfig, Zones};
 use signalbox_node::resources::token::KeyConfig;
+use signalbox_node::resources::units::Net;
 
 use crate::draw::Draw;
 use crate::kernel::{TCP, Tuple, UDP};
@@ -61,7 +63,7 @@ impl Rule {
     }
 
     fn config(&self) -> RuleConfig {
-        let net = |address: &IpAddr| format!("{address}/32").parse().unwrap();
+        let net = |address: &IpAddr| Net(Prefix::host(*address));
         let ports = |[first, last]: [u16; 2]| format!("{first}-{last}").parse().unwrap();
         let [from_zone, to_zone] =
             self.zones.each_ref().map(|names| names.iter().map(|name| (*name).to_owned()).collect());
@@ -157,7 +159,6 @@ impl Token {
 
     /// Its attributes (RFC 5981 §3.2).
     pub(crate) fn attributes(&self) -> Vec<u8> {
-        let IpAddr::V4(destination) = self.destination else { unreachable!("the hosts have IPv4") };
         let mut attributes = Vec::new();
         let mut put = |kind: u8, sub: u8, value: &[u8]| {
             attributes.extend(u16::try_from(4 + value.len()).unwrap().to_be_bytes());
@@ -165,7 +166,10 @@ impl Token {
             attributes.extend(value);
         };
         put(1, 3, ENTITY.as_bytes());
-        put(4, 1, &destination.octets());
+        match self.destination {
+            IpAddr::V4(destination) => put(4, 1, &destination.octets()),
+            IpAddr::V6(destination) => put(4, 2, &destination.octets()),
+        }
         let secret = if self.right { SECRET } else { SECRET + 1 };
         let signed = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &[secret; 32]), &attributes);
         attributes.extend([0, 40, 8, 0]);
@@ -174,9 +178,9 @@ impl Token {
         attributes
     }
 
-    /// An AUTH_TOKEN of CASP with this number, made at a time.
+    /// An AUTH_TOKEN of CASP for IPv4 with this number, made at a time.
     pub(crate) fn object(&self, number: u64, now: Time) -> Vec<u8> {
-        let IpAddr::V4(destination) = self.destination else { unreachable!("the hosts have IPv4") };
+        let IpAddr::V4(destination) = self.destination else { unreachable!("it is for IPv4") };
         let secret = if self.right { SECRET } else { SECRET + 1 };
         let seconds = NTP + now.as_micros() / 1_000_000;
         let contents = |hmac: &[u8]| {
