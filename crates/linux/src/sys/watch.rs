@@ -19,8 +19,9 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_fi
 use super::{check, poll_fd};
 
 /// How often it looks.
-const TICK_MS: i64 = 250;
-/// What was in a queue so many looks ago, and is there still, waits for too long: one look less than a second.
+const TICK_MS: i64 = 240;
+/// What was in a queue so many looks ago, and is there still, waits for too long. With the look before which it came in, four
+/// times [`TICK_MS`] is less than a second by so much as the looks themselves may take.
 const LOOKS: usize = 3;
 /// The kernel's list of queues: number, port of the socket, packets that wait, ..., number of the last packet, 1.
 const LIST: &str = "/proc/thread-self/net/netfilter/nfnetlink_queue";
@@ -138,10 +139,25 @@ fn close(from: RawFd, to: RawFd) -> io::Result<()> {
     check(i32::try_from(result).unwrap_or(-1)).map(drop)
 }
 
+/// What one queue had at the last looks: the number of the last packet that had come in, the oldest look first.
+#[derive(Debug, Clone, Copy, Default)]
+struct Looks([Option<u32>; LOOKS]);
+
+impl Looks {
+    /// One more look, at which so many packets wait and the last one has this number. Gives the number up to which packets wait
+    /// for too long.
+    fn look(&mut self, waiting: u32, last: u32) -> Option<u32> {
+        let old = self.0[0].filter(|old| waiting > last.wrapping_sub(*old));
+        self.0.rotate_left(1);
+        self.0[LOOKS - 1] = Some(last);
+        old
+    }
+}
+
 /// Looks at the queues until the other process has ended.
 fn look(task: &Task<'_>, release: fn(u16, u32) -> [u8; 32]) {
     let mut text = [0; LIST_OCTETS];
-    let mut before = [[None; LOOKS]; MOST];
+    let mut looks = [Looks::default(); MOST];
     let tick = libc::timespec { tv_sec: 0, tv_nsec: TICK_MS as libc::c_long * 1_000_000 };
     loop {
         let mut life = [poll_fd(task.life.as_raw_fd(), libc::POLLIN)];
@@ -151,17 +167,13 @@ fn look(task: &Task<'_>, release: fn(u16, u32) -> [u8; 32]) {
             return;
         }
         let text = read(&task.list, &mut text);
-        for ((fd, number), before) in task.queues.iter().zip(&mut before) {
+        for ((fd, number), looks) in task.queues.iter().zip(&mut looks) {
             let Some((waiting, last)) = find(text, *number) else { continue };
-            if let Some(old) = before[0]
-                && waiting > last.wrapping_sub(old)
-            {
+            if let Some(old) = looks.look(waiting, last) {
                 let message = release(*number, old);
                 // SAFETY: `message` is a live slice of the length given. An error shows that nothing waits any more.
                 unsafe { libc::send(*fd, message.as_ptr().cast(), message.len(), libc::MSG_DONTWAIT) };
             }
-            before.rotate_left(1);
-            before[LOOKS - 1] = Some(last);
         }
     }
 }
@@ -202,6 +214,49 @@ fn decimal(digits: &[u8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A daemon that hangs: whenever a packet comes in, also among others and where the numbers begin again, it is released within a
+    /// second, and not before it has waited for half a second.
+    #[test]
+    fn what_waits_is_released_within_a_second() {
+        /// Milliseconds that one look takes at most, beside the wait for it.
+        const LOOK_MS: i64 = 9;
+        let tick = TICK_MS + LOOK_MS;
+        for (before, first) in [(0, 1), (3, 4711), (40, u32::MAX - 5)] {
+            // The packet comes in at each moment between two looks, some looks after the start.
+            for came in (0..6 * tick).step_by(7) {
+                let number = u32::wrapping_add(first, before);
+                // Of the packets before it none waits; others come in behind it, one with each look.
+                let state = |now: i64| {
+                    let behind = u32::try_from((now - came).max(0) / tick).unwrap();
+                    if now < came {
+                        (0, number.wrapping_sub(1))
+                    } else {
+                        (1 + behind, number.wrapping_add(behind))
+                    }
+                };
+                let mut looks = Looks::default();
+                let released = (1..).map(|look| look * tick).find_map(|now| {
+                    let (waiting, last) = state(now);
+                    let up_to = looks.look(waiting, last)?;
+                    // A number from the packet's on, or from half of all behind it.
+                    (up_to.wrapping_sub(number) < u32::MAX / 2).then_some(now)
+                });
+                let waited = released.unwrap() - came;
+                assert!((500..=1000).contains(&waited), "came at {came}, waited for {waited} ms");
+            }
+        }
+    }
+
+    /// A daemon that works leaves nothing in the queue from one look to the next but one, and nothing is released in its place.
+    #[test]
+    fn what_a_working_daemon_has_is_left_to_it() {
+        let mut looks = Looks::default();
+        for turn in 0..100_u32 {
+            // A hundred packets came since the last look, of which the last thirty wait.
+            assert_eq!(looks.look(30, turn * 100), None);
+        }
+    }
 
     #[test]
     fn a_line_of_the_list_has_what_waits_and_the_last_number() {

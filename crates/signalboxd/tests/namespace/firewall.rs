@@ -1,6 +1,7 @@
 //! Boomerang on a router whose administrator has rules of netfilter: what they drop neither reaches the node nor crosses it.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -333,6 +334,42 @@ async fn messages_from_no_host_go_nowhere() {
         net.echo("no host, through", [src, b6], false, false);
         net.echo("no host, to the node", [src, r6], false, false);
     }
+}
+
+/// The process that releases what a daemon leaves in its queue looks so often, at the most, until it does (`sys::watch`; its
+/// unit tests say how long that is).
+const LOOKS: u64 = 5;
+
+/// The looks of the process beside the router's daemon. It sleeps once before each.
+fn looks(router: &Namespace) -> u64 {
+    let own = |path: PathBuf| std::fs::read_link(path.join("ns/net")).ok();
+    let space = router.run(|| own("/proc/thread-self".into())).unwrap();
+    let beside = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path()).find(|path| {
+        std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name == "signalbox-watch\n")
+            && own(path.clone()) == space
+    });
+    let status = std::fs::read_to_string(beside.expect("the process runs").join("status")).unwrap();
+    let slept = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).unwrap();
+    slept.trim().parse().unwrap()
+}
+
+/// (T24) A message waits for a daemon that hangs until the process beside it has looked a few times. A busy machine can only delay the test,
+/// so that it counts more looks than there were: one message of some shows the number.
+#[tokio::test]
+async fn a_message_waits_for_a_hung_daemon_for_a_second_at_most() {
+    let mut net = Net::new("second", SETTINGS).await;
+    let [a, _, b] = families()[0];
+    net.r.signal("STOP");
+    let mut counts = Vec::new();
+    while !counts.iter().any(|count| *count <= LOOKS) {
+        assert!(counts.len() < 20, "looks until each message passed: {counts:?}");
+        let (_, mut at_b) = net.captures();
+        let before = looks(net.router());
+        let through = net.send([a, b]);
+        assert_eq!(arrivals(&mut at_b, &through, 1), 1, "it arrives");
+        counts.push(looks(net.router()) - before);
+    }
+    net.r.signal("CONT");
 }
 
 /// (T24) Messages pass while the daemon hangs, and it does not send them twice; after its death all pass at once.
