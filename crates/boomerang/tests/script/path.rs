@@ -359,7 +359,7 @@ fn an_untrusted_interface_reserves_nothing() {
     assert_eq!(rig.node.flow_count(), 1);
 }
 
-/// (T24) A router forwards nothing from addresses that no host has, or that have a meaning on one link only, and does not answer it.
+/// (T24, SEC-T24-01) A router forwards nothing from addresses that no host has, or that have a meaning on one link only, and does not answer it.
 #[test]
 fn messages_from_no_host_are_dropped() {
     let mut rig = Rig::new();

@@ -12,7 +12,7 @@ fn rules(action: Action, opens: Opening) -> signalbox_resources::Config {
     signalbox_resources::Config { rules: vec![rule], ..signalbox_resources::Config::default() }
 }
 
-/// T29: from the inside to the inside only a rule opens, whether the sender asks or the receiver.
+/// T29 (SEC-T29-01): from the inside to the inside only a rule opens, whether the sender asks or the receiver.
 #[test]
 fn inside_to_inside_needs_a_rule() {
     let all_inside = |_, config| Config { inside: vec!["left".to_owned(), "right".to_owned()], ..config };
@@ -197,7 +197,7 @@ fn what_a_border_answers_is_judged_in_its_own_direction() {
     }
 }
 
-/// T29: who asks for the packets of a host on the other side would be judged in another direction than the packets have.
+/// T29 (SEC-T29-03): who asks for the packets of a host on the other side would be judged in another direction than the packets have.
 #[test]
 fn a_request_for_a_host_of_the_other_side_is_refused() {
     let ask = |from: usize, flow, kind, filter| {

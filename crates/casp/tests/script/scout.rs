@@ -221,7 +221,7 @@ fn a_cookie_of_this_node_makes_state() {
     assert_eq!(cookie_of(&only(&said, rig.stream_to(DOWN))), None);
 }
 
-/// T31: a client learns whether the hop has answered at its address: by a cookie, once for its branch, or by a connection. That it is
+/// T31 (SEC-T31-03): a client learns whether the hop has answered at its address: by a cookie, once for its branch, or by a connection. That it is
 /// one of `neighbours` proves nothing.
 #[test]
 fn a_client_learns_whether_a_hop_has_answered() {

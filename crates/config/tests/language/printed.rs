@@ -88,7 +88,7 @@ fn granted(config: &Config, requested_by: RequestedBy, claimed: IpAddr) -> bool 
     resources.admit(Time::ZERO, &ask).is_ok()
 }
 
-/// Threat T31: a host elsewhere that writes the address of the office (`--src`) is granted nothing, and the office is.
+/// Threat T31 (SEC-T31-01): a host elsewhere that writes the address of the office (`--src`) is granted nothing, and the office is.
 #[test]
 fn a_stranger_gets_nothing_from_a_printed_configuration() {
     let printed = printed();

@@ -247,6 +247,7 @@ impl World {
     }
 }
 
+/// SEC-T25-01, SEC-T25-02, SEC-T29-01, SEC-T29-03: the draws find each of these rules where it is broken.
 #[test]
 fn what_passes_was_allowed() {
     draws(DRAWS, processors(), Enforcer::new, |enforcer, seed, counts| {

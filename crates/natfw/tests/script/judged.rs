@@ -30,7 +30,7 @@ fn with_rules(config: Config, rules: Vec<RuleConfig>) -> Rig {
     Rig::with_rules(config, |config| config.rules = rules)
 }
 
-/// T25: the next port is refused where a rule denies it, and where no rule allows it.
+/// T25 (SEC-T25-01): the next port is refused where a rule denies it, and where no rule allows it.
 #[test]
 fn both_ports_of_a_pair_are_judged() {
     let deny = rule(Action::Deny, Opening::Inward, "5900-5998");
@@ -249,8 +249,8 @@ fn a_prefix_is_not_a_hosts_own() {
 /// Another host inside.
 const OTHER_HOST: &str = "10.0.9.3";
 
-/// T29: from the inside to the inside nothing opens without a rule: not for a host's own address, in no proxy mode, and not because
-/// the receiver waits for it. Without a route the flow is not known to leave the inside.
+/// T29 (SEC-T29-01): from the inside to the inside nothing opens without a rule: not for a host's own address, in no proxy mode, and not
+/// because the receiver waits for it. Without a route the flow is not known to leave the inside.
 #[test]
 fn inside_to_inside_needs_a_rule() {
     for middlebox in [Middlebox::Firewall, Middlebox::Nat] {

@@ -149,7 +149,7 @@ fn a_token_that_is_not_understood_opens_nothing() {
     }
 }
 
-/// T38: a token with a SESSION_ID is good for the session that used it first, which may refresh and change. Who sends it again in
+/// T38 (SEC-T38-01): a token with a SESSION_ID is good for the session that used it first, which may refresh and change. Who sends it again in
 /// another session gets nothing for it, also after the end of that session. A token without one is good for any.
 #[test]
 fn a_token_that_names_its_session_is_not_used_in_another_one() {

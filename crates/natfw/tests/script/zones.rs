@@ -182,7 +182,7 @@ fn what_stands_is_judged_by_other_zones() {
 }
 
 /// A host of one zone that asks for the packets of a host in another one does not open them as its own zone may. Without a route
-/// to the host its zone is not known.
+/// to the host its zone is not known. SEC-T29-03: for a host of the other side nothing opens, whatever the rules say.
 #[test]
 fn a_request_for_a_host_of_another_zone_is_not_of_the_zone_of_the_peer() {
     let all = RuleConfig { opens: vec![Opening::Between], ..RuleConfig::new("", Action::Allow) };

@@ -31,7 +31,7 @@ fn token(session: &[u8]) -> Vec<u8> {
     object
 }
 
-/// T38: a token with a SESSION_ID is good for the session that used it first, and for the opposite direction of its flow. Who sends it
+/// T38 (SEC-T38-01): a token with a SESSION_ID is good for the session that used it first, and for the opposite direction of its flow. Who sends it
 /// again in another session gets nothing for it. A token without one is good for any.
 #[test]
 fn a_token_that_names_its_session_is_not_used_in_another_one() {

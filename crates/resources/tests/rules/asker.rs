@@ -58,7 +58,7 @@ fn readme() -> Config {
     Config { default: Action::Deny, trusted: trusted.to_vec(), rules: vec![office], ..config() }
 }
 
-/// A claim about the address of another host counts only if a trusted neighbour makes it.
+/// SEC-T31-01: a claim about the address of another host counts only if a trusted neighbour makes it.
 #[test]
 fn a_stranger_who_names_the_office_gets_nothing() {
     let resources = start(readme());
@@ -99,7 +99,7 @@ fn a_trusted_neighbour_speaks_for_each_of_its_parties() {
     admit(&mut resources, &of(3, "192.0.2.8"));
 }
 
-/// The proof that a rule demands, or the whole policy.
+/// SEC-T31-02: the proof that a rule demands, or the whole policy.
 #[test]
 fn a_rule_can_demand_a_stronger_proof() {
     let all = [Proof::None, Proof::Link, Proof::Handshake, Proof::Identity];

@@ -134,7 +134,7 @@ fn about(name: &str, action: Action, ports: &str) -> RuleConfig {
     }
 }
 
-/// T25: a pair of ports is two flows. A rule that allows has to cover both, a rule that denies touches one.
+/// T25 (SEC-T25-01, SEC-T25-02): a pair of ports is two flows. A rule that allows has to cover both, a rule that denies touches one.
 #[test]
 fn both_ports_of_a_pair_are_judged() {
     let config = Config {

@@ -85,7 +85,7 @@ fn ask(resources: &mut Resources, opening: Opening, [from, to]: [u32; 2]) -> Opt
     opened.ok()
 }
 
-/// T29: a rule with zones is for packets between them alone. What is not known is in no zone of a rule that allows.
+/// T29 (SEC-T29-02): a rule with zones is for packets between them alone. What is not known is in no zone of a rule that allows.
 #[test]
 fn a_rule_with_zones_allows_between_them() {
     for (from, to, way, allowed) in [
