@@ -336,7 +336,7 @@ impl Kernel {
         } else if !self.asymmetric.is_empty() {
             let all = self.asymmetric.join(", ");
             let what = format!(
-                "messages with forged sources count by {all}: filter them there, by a rule of netfilter"
+                "messages with forged sources count by {all}: filter them there, write a rule of netfilter (fib saddr . iif oif 0 drop)"
             );
             open(keys, &["kernel.asymmetric"], &what);
         }

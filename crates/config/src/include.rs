@@ -19,7 +19,7 @@ pub(crate) fn load(path: &Path, text: String, read: bool, findings: &mut Finding
     let mut table = add(path, text, findings);
     if !read {
         if let Some((place, _)) = patterns(&table, findings).first() {
-            let message = "the files are not read: this check is of one text only";
+            let message = "the files are not read, this check is of one text only: give signalbox config check the file";
             findings.warning(*place, "include", message);
         }
         return table;

@@ -492,7 +492,7 @@ impl Protocol for Casp {
             open(keys, &["casp.peers", "casp", "node.protocols"], what);
         }
         if self.engine.total_answer_rate == 0 {
-            let what = "Scout Requests with forged sources are answered without limit";
+            let what = "Scout Requests with forged sources are answered without limit: remove total_answer_rate, or write a rate";
             open(keys, &["casp.total_answer_rate"], what);
         }
     }

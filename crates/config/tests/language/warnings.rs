@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use signalbox_config::parse;
+use signalbox_config::{Level, parse};
 
-use crate::support::{lines, read, settings, warnings};
+use crate::support::{Directory, lines, read, settings, warnings};
 
 #[test]
 fn metrics_are_off_by_default_and_an_open_address_is_a_warning() {
@@ -185,6 +185,96 @@ fn addresses_that_can_be_forged_are_warnings() {
         let qos = warnings(&format!("[kernel]\n{kernel}\n{LINK}"));
         assert_eq!(qos, Vec::<String>::new(), "GIST has handshakes");
     }
+}
+
+/// Each warning with a configuration that has it, and its key.
+const ALL: &[(&str, &str)] = &[
+    ("include = [\"more.toml\"]\n", "include"),
+    ("[rsvp]\nrouter_alert = false\n", "rsvp"),
+    ("restart = { handover = false, keep_queues = \"5s\" }\n", "restart.keep_queues"),
+    ("privileges.user = \"root\"\n", "privileges.user"),
+    ("privileges = { capabilities = false, system_calls = false, files = false }\n", "privileges.files"),
+    ("metrics.listen = \"0.0.0.0:9464\"\n", "metrics.listen"),
+    ("control.mode = \"0666\"\n", "control.mode"),
+    ("policy.default = \"allow\"\n", "policy.default"),
+    ("policy.trusted = [\"::/0\"]\n", "policy.trusted"),
+    ("[[policy.rules]]\naction = \"allow\"\n", "policy.rules"),
+    (
+        "node.protocols = [\"rsvp\"]\n[[policy.rules]]\naction = \"allow\"\nfrom = [\"192.0.2.0/24\"]\n",
+        "policy.rules",
+    ),
+    (
+        "node.protocols = [\"gist\", \"natfw\"]\nnatfw.role = \"firewall\"\n[[policy.rules]]\naction = \"allow\"\n\
+         opens = [\"inward\"]\n[interfaces.eth2]\nnatfw.side = \"inside\"\n",
+        "policy.rules",
+    ),
+    (
+        "node.protocols = [\"gist\", \"natfw\"]\nnatfw = { role = \"firewall\", firewall.any_protocol = true }\n\
+         [interfaces.eth2]\nnatfw.side = \"inside\"\n",
+        "natfw.firewall.any_protocol",
+    ),
+    ("node.protocols = [\"rsvp\"]\nkernel.reverse_path = \"off\"\n", "kernel.reverse_path"),
+    ("node.protocols = [\"rsvp\"]\nkernel.asymmetric = [\"eth2\"]\n", "kernel.asymmetric"),
+    ("node.protocols = [\"rsvp\"]\n", "rsvp.integrity"),
+    ("node.protocols = [\"rsvp\"]\nrsvp.any_source = true\n", "rsvp.any_source"),
+    ("qos.accept_stateless = true\n", "qos.accept_stateless"),
+    ("node.protocols = [\"casp\"]\ncasp.clients = [\"qos\"]\n", "casp.peers"),
+    (
+        "node.protocols = [\"casp\"]\ncasp = { clients = [\"qos\"], total_answer_rate = \"0/s\" }\n",
+        "casp.total_answer_rate",
+    ),
+    ("node.protocols = [\"boomerang\"]\n", "boomerang.prove_return"),
+    ("gist.cookie_errors = true\n", "gist.cookie_errors"),
+    ("gist.router_alert.required = false\n", "gist.router_alert.required"),
+    ("gist.upstream_queries = true\n", "gist.upstream_queries"),
+    ("gist.message_rate = \"0/s\"\n", "gist.message_rate"),
+    ("", "interfaces.eth1"),
+];
+
+/// The places in the sources that make a warning.
+fn sites() -> usize {
+    let mut directories = vec![crate::support::root().join("crates/config/src")];
+    let mut sites = 0;
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            sites += ["keys.warn(", " open(keys, ", "findings.warning("]
+                .map(|call| text.matches(call).count())
+                .iter()
+                .sum::<usize>();
+        }
+    }
+    sites
+}
+
+/// Every warning says what to write instead, in its last part.
+#[test]
+fn each_warning_says_what_to_write_instead() {
+    const SAYS: &[&str] =
+        &["write ", "remove ", "give ", "set ", "add ", "name ", "use ", "correct ", "filter "];
+    for (text, key) in ALL {
+        let text = format!("version = 1\n{text}[interfaces.eth1]\ncapacity = \"10mbit\"\n");
+        let directory = Directory::new("says");
+        let path = directory.write("node.toml", 0o644, &text);
+        let read = match *key {
+            "include" => parse(&path, &text),
+            _ => signalbox_config::load_here(&path, &["lo".to_owned(), "eth2".to_owned()]).unwrap(),
+        };
+        let warnings: Vec<_> = read.findings.iter().filter(|one| one.level == Level::Warning).collect();
+        assert!(warnings.iter().any(|one| one.key == *key), "{key}: {:?}", read.findings);
+        for warning in warnings {
+            let last = [": ", "; "].iter().filter_map(|mark| warning.message.rfind(mark)).max().unwrap();
+            let instead = &warning.message[last + 2..];
+            assert!(SAYS.iter().any(|verb| instead.starts_with(verb)), "no remedy: {warning}");
+        }
+    }
+    // Two more are the functions that all of them call.
+    assert_eq!(sites(), ALL.len() + 2, "add a configuration with the new warning to the list");
 }
 
 /// A warning without its place.

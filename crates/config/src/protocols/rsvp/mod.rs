@@ -281,7 +281,7 @@ impl Protocol for Rsvp {
         }
         if self.lacks_integrity() {
             let what = "without [rsvp.integrity] everybody on a link can pretend to be a neighbor there, and senders of \
-                        Paths are not authenticated: share keys with all neighbors";
+                        Paths are not authenticated: write [[keys]] with use = \"rsvp\", and share them with all neighbors";
             open(keys, &["rsvp.integrity", "rsvp", "node.protocols"], what);
         }
     }
