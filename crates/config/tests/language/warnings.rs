@@ -187,6 +187,15 @@ fn addresses_that_can_be_forged_are_warnings() {
     }
 }
 
+/// Two rules that together allow everybody.
+const HALVES: &str = "[[policy.rules]]\naction = \"allow\"\nfrom = [\"0.0.0.0/1\"]\n\
+                      [[policy.rules]]\naction = \"allow\"\nfrom = [\"128.0.0.0/1\"]\n";
+/// The same at a firewall.
+const HALVES_THAT_OPEN: &str = "node.protocols = [\"gist\", \"natfw\"]\nnatfw.role = \"firewall\"\n\
+    [[policy.rules]]\naction = \"allow\"\nopens = [\"inward\"]\nfrom = [\"0.0.0.0/1\"]\n\
+    [[policy.rules]]\naction = \"allow\"\nopens = [\"inward\"]\nfrom = [\"128.0.0.0/1\"]\n\
+    [interfaces.eth2]\nnatfw.side = \"inside\"\n";
+
 /// Each warning with a configuration that has it, and its key.
 const ALL: &[(&str, &str)] = &[
     ("include = [\"more.toml\"]\n", "include"),
@@ -208,6 +217,8 @@ const ALL: &[(&str, &str)] = &[
          opens = [\"inward\"]\n[interfaces.eth2]\nnatfw.side = \"inside\"\n",
         "policy.rules",
     ),
+    (HALVES, "policy.rules"),
+    (HALVES_THAT_OPEN, "policy.rules"),
     (
         "node.protocols = [\"gist\", \"natfw\"]\nnatfw = { role = \"firewall\", firewall.any_protocol = true }\n\
          [interfaces.eth2]\nnatfw.side = \"inside\"\n",
