@@ -92,7 +92,7 @@ fn without_its_vrf_a_driver_does_not_open() {
     let net = Network::new("novrf");
     let error = net.r.run(|| Io::open(&in_vrf("red")).err()).unwrap().unwrap();
     assert_eq!(error.id, "no-vrf");
-    tool(&net.r, "ip link add red type dummy");
+    tool(&net.r, "ip link add red type veth peer name other");
     let error = net.r.run(|| Io::open(&in_vrf("red")).err()).unwrap().unwrap();
     assert_eq!(error.id, "no-vrf", "another device has the name");
 }

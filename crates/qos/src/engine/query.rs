@@ -383,10 +383,7 @@ impl Qos {
         kind: RequestKind,
         resources: &mut Resources,
     ) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        if let Some(local) = &mut session.local {
-            local.queried = (!route.local).then_some(route.ifindex);
-        }
+        let Some(session) = self.sessions.get(key) else { return };
         let flow = Flow {
             key,
             session: session.id,

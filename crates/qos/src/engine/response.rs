@@ -36,19 +36,7 @@ impl Qos {
         // A RESPONSE to a RESERVE comes in the opposite direction. One to a QUERY with RESERVE-INIT comes in the
         // direction of the RESERVEs.
         let about_reserve = arrival.mri.direction() != session.direction;
-        // A QUERY with RESERVE-INIT has neither number, and so has its refusal.
-        let of_init = !about_reserve
-            && (message.rii, message.rsn) == (None, None)
-            && info.info.is_error()
-            && session.stage == Stage::Path
-            && session.marks.has(Marks::RECEIVER_INITIATED);
-        let own = match message.rii {
-            Some(rii) => session.pending.iter().position(|pending| pending.rii == rii),
-            None if of_init => {
-                session.pending.iter().position(|pending| pending.kind == RequestKind::ReserveInit)
-            }
-            None => None,
-        };
+        let own = message.rii.and_then(|rii| session.pending.iter().position(|p| p.rii == rii));
         let passed = message.rii.is_some_and(|rii| session.passed(self.now, rii));
         let current = session.rsn_out.map(|number| Rsn { number, epoch });
         let by_rsn = about_reserve && message.rsn.is_some() && message.rsn == current;
@@ -56,7 +44,7 @@ impl Qos {
         if of_refresh && info.info.class == InfoClass::SUCCESS {
             return;
         }
-        if own.is_none() && !passed && !by_rsn && !of_init {
+        if own.is_none() && !passed && !by_rsn {
             self.counters.stray_responses += 1;
             tracing::debug!(
                 session = %arrival.session,
@@ -111,8 +99,7 @@ impl Qos {
         let begins_here = self.sessions.get(key).is_none_or(|session| session.previous_peer().is_none());
         // A repair may be the request of another node, too.
         let answers_other = passed && matches!(kind, None | Some(RequestKind::Repair));
-        let of_other_init = of_init && self.sessions.get(key).is_some_and(|session| session.local.is_none());
-        let onwards = answers_other || of_other_init || (by_rsn && info.info.is_error() && !begins_here);
+        let onwards = answers_other || (by_rsn && info.info.is_error() && !begins_here);
         if onwards {
             self.pass_response(key, message, arrival, &info, passed);
             if info.info == Info::TORN_DOWN {

@@ -120,8 +120,7 @@ pub(super) fn reserve(
 }
 
 /// The QSPEC of a QUERY for the next node, and the available rate here in octets a second (RFC 5975 §4.3.3). The rules for
-/// a RESERVE apply if the sender of the QUERY will send it (`ruled`): a rate that they refuse is not available. Otherwise the receiver
-/// will, for packets as large as the QUERY names.
+/// a RESERVE apply if the sender of the QUERY will send it (`ruled`): a rate that they refuse is not available.
 pub(super) fn query(
     resources: &Resources,
     now: Time,
@@ -132,10 +131,6 @@ pub(super) fn query(
     let mut onward = Vec::new();
     let limits = Limits::default();
     let passed = pass_here(resources, flow, qspec, Message::Query, limits, &mut onward)?;
-    // The request that the receiver would send is one that this node refuses, and only the receiver would learn it.
-    if !ruled && largest_packet(qspec).is_some_and(|packet| packet > mtu_of(flow)) {
-        return Err(too_large(resources, flow, &passed, onward));
-    }
     let Some(ifindex) = flow.ifindex else { return Ok((onward, 0)) };
     let available = resources.available(ifindex, passed.demand.service());
     let rate = available.map_or(0, |available| available.rate);
@@ -148,23 +143,6 @@ pub(super) fn query(
         pass_here(resources, flow, qspec, Message::Query, limits, &mut onward)?;
     }
     Ok((onward, rate.min(permitted)))
-}
-
-/// The MTU of the link by which the flow leaves; without one, no limit.
-fn mtu_of(flow: &Flow<'_>) -> u32 {
-    if flow.ifindex.is_some() && flow.mtu > 0 { flow.mtu } else { u32::MAX }
-}
-
-/// The refusal of a request for packets that the link of the flow does not carry.
-fn too_large(resources: &Resources, flow: &Flow<'_>, passed: &Passed, qspec: Vec<u8>) -> LocalRefusal {
-    let ifindex = flow.ifindex.unwrap_or_default();
-    let available = resources.available(ifindex, passed.demand.service());
-    LocalRefusal {
-        qspec: Some(qspec),
-        note: Some(super::smaller::note(resources.interface_name(ifindex).as_deref(), mtu_of(flow))),
-        available: available.map(|available| available.rate),
-        ..LocalRefusal::of(Info::RESERVATION_FAILURE)
-    }
 }
 
 /// The limits of a request besides the free capacity.
@@ -192,7 +170,7 @@ fn pass_here(
     limits: Limits,
     onward: &mut Vec<u8>,
 ) -> Result<Passed, LocalRefusal> {
-    let mtu = mtu_of(flow);
+    let mtu = if flow.ifindex.is_some() && flow.mtu > 0 { flow.mtu } else { u32::MAX };
     let unlimited = Offer::of(Tmod { max_packet: mtu, ..Offer::UNLIMITED });
     let bad = |error: QspecError| {
         let mut shown = Vec::new();
@@ -219,14 +197,18 @@ fn pass_here(
         passed = rules::pass(octets, message, &Offer::of(limit), onward).map_err(bad)?;
     }
     if passed.failed {
-        let onward = core::mem::take(onward);
+        let (mut note, mut available) =
+            ("the QSPEC asks for something that this node cannot give or does not know".to_owned(), None);
         if largest_packet(octets).is_some_and(|packet| packet > mtu) {
-            return Err(too_large(resources, flow, &passed, onward));
+            let link = flow.ifindex.and_then(|ifindex| resources.interface_name(ifindex));
+            note = super::smaller::note(link.as_deref(), mtu);
+            let ifindex = flow.ifindex.unwrap_or_default();
+            available = resources.available(ifindex, passed.demand.service()).map(|available| available.rate);
         }
-        let note = "the QSPEC asks for something that this node cannot give or does not know".to_owned();
         return Err(LocalRefusal {
-            qspec: Some(onward),
+            qspec: Some(core::mem::take(onward)),
             note: Some(note),
+            available,
             ..LocalRefusal::of(Info::RESERVATION_FAILURE)
         });
     }

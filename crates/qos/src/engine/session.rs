@@ -193,8 +193,6 @@ pub(super) struct Local {
     pub(super) retry: Option<Retry>,
     /// Requests for smaller packets since the last one of the user.
     pub(super) smaller: u8,
-    /// The interface by which its QUERYs leave; `None`: it sent none, or this node is the end of the flow.
-    pub(super) queried: Option<IfIndex>,
 }
 
 impl Local {
@@ -212,7 +210,6 @@ impl Local {
             reverse_deadline: None,
             retry: None,
             smaller: 0,
-            queried: None,
         }
     }
 }

@@ -60,11 +60,9 @@ impl Qos {
         kind: RequestKind,
         failure: &Failure,
     ) -> Option<Vec<u8>> {
-        let carried_by = match kind {
-            RequestKind::Reserve if self.has(key, Marks::QNI) => CarriedBy::Reserve,
-            RequestKind::ReserveInit => CarriedBy::Init,
-            _ => return None,
-        };
+        if kind != RequestKind::Reserve || !self.has(key, Marks::QNI) {
+            return None;
+        }
         let session = self.sessions.get_mut(key)?;
         let local = session.local.as_mut().filter(|local| !local.releasing && local.smaller < MOST_TRIES)?;
         let Origin::Reserve(request) = &mut local.origin else { return None };
@@ -72,7 +70,7 @@ impl Qos {
         local.smaller += 1;
         tracing::debug!(session = %session.id, size, reason = %failure, "asks for smaller packets");
         request.qos.max_packet = size;
-        Some(rmf::initial(&request.qos, request.priority, carried_by))
+        Some(rmf::initial(&request.qos, request.priority, CarriedBy::Reserve))
     }
 
     /// Repeats a request that a node further on refused, for smaller packets. False: the user gets the refusal.
@@ -84,23 +82,15 @@ impl Qos {
         resources: &mut Resources,
     ) -> bool {
         let Some(qspec) = self.smaller_request(key, kind, failure) else { return false };
-        let Some(session) = self.sessions.get_mut(key) else { return false };
-        let init = kind == RequestKind::ReserveInit;
-        let queried = session.local.as_ref().and_then(|local| local.queried);
-        let ifindex = if init { queried } else { session.ifindex };
-        let mri = if init { session.mri().inverted() } else { session.mri() };
-        session.pending.clear();
+        let Some(session) = self.sessions.get(key) else { return false };
+        let ifindex = session.ifindex.unwrap_or_default();
         let route = Route {
-            ifindex: ifindex.unwrap_or_default(),
-            src: mri.src(),
+            ifindex,
+            src: session.mri().src(),
             gateway: None,
-            mtu: self.interfaces.mtu(ifindex.unwrap_or_default()),
-            local: ifindex.is_none(),
+            mtu: self.interfaces.mtu(ifindex),
+            local: session.ifindex.is_none(),
         };
-        if init {
-            self.query_path(key, &qspec, mri, &route, false, kind, resources);
-            return true;
-        }
         self.reserve_from_here(key, &qspec, &route, resources);
         true
     }

@@ -158,12 +158,12 @@ fn a_line_is_as_the_documentation_says() {
     );
     assert_eq!(lines[6], "{\"t\":5000,\"input\":\"timer\"}");
     assert_eq!(
-        lines[13],
-        "{\"t\":12000,\"input\":{\"stream-octets\":{\"stream\":18446744073709551615,\"octets\":\"0100ff\"}}}"
+        lines[14],
+        "{\"t\":13000,\"input\":{\"stream-octets\":{\"stream\":18446744073709551615,\"octets\":\"0100ff\"}}}"
     );
     assert_eq!(
-        lines[16],
-        "{\"t\":15000,\"input\":{\"stream-closed\":{\"stream\":18446744073709551615,\"error\":\"Reset\",\
+        lines[17],
+        "{\"t\":16000,\"input\":{\"stream-closed\":{\"stream\":18446744073709551615,\"error\":\"Reset\",\
          \"unacknowledged\":true}}}"
     );
 }
@@ -321,7 +321,7 @@ fn a_replay_repeats_the_run() {
     assert_eq!(again, said);
     assert_eq!(
         (replayed.inputs, replayed.outputs, replayed.end),
-        (26, said.len() as u64, Time::from_millis(25))
+        (27, said.len() as u64, Time::from_millis(26))
     );
     assert_ne!(run([0; 32]).0, said);
 }
@@ -333,8 +333,8 @@ fn a_replay_comes_as_far_as_the_recording_is_sound() {
     let mut toy = Toy { random: Random::new(SEED), pending: None, lookup: None, event: None };
     let mut reader = Reader::new(&recording[..]).unwrap();
     let replayed = replay(&mut reader, &mut toy, |_, _| Ok::<_, Infallible>(())).unwrap();
-    assert_eq!((replayed.inputs, replayed.end), (25, Time::from_millis(24)));
-    assert!(matches!(replayed.fault, Some(ReadError::Torn { line: 27 })));
+    assert_eq!((replayed.inputs, replayed.end), (26, Time::from_millis(25)));
+    assert!(matches!(replayed.fault, Some(ReadError::Torn { line: 28 })));
     let mut reader = Reader::new(&recording[..]).unwrap();
     assert_eq!(replay(&mut reader, &mut toy, |t, _| Err(t)).unwrap_err(), Time::ZERO);
 }
