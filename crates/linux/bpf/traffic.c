@@ -24,6 +24,7 @@ static long (*l3_checksum)(struct __sk_buff *, __u32 at, __u64 from, __u64 to, _
 #define SHAPES 16
 #define EXTENSION_HEADERS 6
 #define NO_MARK 0xff
+#define GSO_BY_FRAGS 0xffff
 // Tokens are counted in billionths of an octet, so that rate times nanoseconds is exact.
 #define TOKENS 1000000000ULL
 
@@ -203,12 +204,12 @@ INLINE int holds(const struct bucket *bucket, __s64 cost, __s64 depth, __u32 seg
 	return bucket->tokens >= cost || (segments > 1 && bucket->tokens >= depth);
 }
 
-INLINE int conforms(struct state *state, const struct policy *policy, __u32 length, __u32 segments)
+// `largest`: octets of the longest segment.
+INLINE int conforms(struct state *state, const struct policy *policy, __u32 length, __u32 segments, __u32 largest)
 {
-	__u32 each = length / segments;
-	if (each > policy->max_packet)
+	if (largest > policy->max_packet)
 		return 0;
-	if (each < policy->min_policed)
+	if (length / segments < policy->min_policed)
 		length = policy->min_policed * segments;
 	__s64 cost = length * TOKENS;
 	__u64 now = now_ns();
@@ -223,6 +224,15 @@ INLINE int conforms(struct state *state, const struct policy *policy, __u32 leng
 	if (held)
 		state->rate.tokens -= cost;
 	return held;
+}
+
+// Octets of the header of TCP, whose options each segment has again.
+INLINE __u32 tcp_header(const struct __sk_buff *skb, __u32 at)
+{
+	__u8 words;
+	if (load(skb, at + 12, &words, 1) || words < 5 << 4)
+		return 20;
+	return (words >> 4) * 4;
 }
 
 // Writes the code point; the congestion bits stay.
@@ -314,9 +324,9 @@ SECTION("classifier") int classify(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 
 	// The qdisc's size table takes the link layer's header off.
-	__u32 length = skb->wire_len, segments = 1;
+	__u32 length = skb->wire_len, segments = 1, largest = length;
 	if (skb->gso_size) {
-		headers += key.protocol == 6 ? 20 : 8;
+		headers += key.protocol == 6 ? tcp_header(skb, at + headers) : 8;
 		segments = skb->gso_segs;
 		// Packets of guests may not say.
 		if (segments == 0 && length > headers)
@@ -324,8 +334,12 @@ SECTION("classifier") int classify(struct __sk_buff *skb)
 		if (segments == 0)
 			segments = 1;
 		length += (segments - 1) * headers;
+		// The kernel's SCTP bundles packets of several lengths.
+		largest = length / segments;
+		if (segments > 1 && skb->gso_size != GSO_BY_FRAGS)
+			largest = headers + skb->gso_size;
 	}
-	if (!conforms(state, policy, length, segments)) {
+	if (!conforms(state, policy, length, segments, largest)) {
 		state->policed_packets += segments;
 		state->policed_octets += length;
 		if (!policy->excess)

@@ -27,6 +27,7 @@ mod streams;
 mod taken_over;
 mod topology;
 mod traffic;
+mod traffic_bundles;
 mod traffic_cost;
 mod traffic_flows;
 mod traffic_integrated;
