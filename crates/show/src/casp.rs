@@ -169,6 +169,7 @@ pub fn passage(id: u64, event: PassageEvent) -> Result<PinholeEvent, PassageRefu
                 port: port.map(Into::into),
             }),
             bindings: Vec::new(),
+            far_end: None,
         }),
         PassageEvent::Accepted { session, flow } => PinholeEvent::Accepted(common::PinholeAccepted {
             session_id: session_id(session),

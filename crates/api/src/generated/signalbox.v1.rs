@@ -1908,6 +1908,10 @@ pub struct PinholeGranted {
     /// Addresses of further NATs, with `bindings`.
     #[prost(string, repeated, tag = "3")]
     pub bindings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Whether the end of the flow itself answered, as in `PathGrant`. Absent with `expose` and `block`, which the edge answers, with
+    /// `proxy`, and with casp.
+    #[prost(bool, optional, tag = "24")]
+    pub far_end: ::core::option::Option<bool>,
 }
 impl ::prost::Name for PinholeGranted {
     const NAME: &'static str = "PinholeGranted";

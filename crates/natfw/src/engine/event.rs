@@ -44,6 +44,9 @@ pub struct Granted {
     pub external: Option<(Ipv4Addr, Option<u16>)>,
     /// External addresses of the other NATs.
     pub bindings: Vec<Ipv4Addr>,
+    /// The end of the flow itself answered. `None`: another node may have answered in its place, or the request goes to the edge only.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub far_end: Option<bool>,
 }
 
 /// Class and code of a NATFW_INFO (RFC 5973 §4.2.5).

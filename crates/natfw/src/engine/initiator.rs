@@ -187,7 +187,9 @@ impl Natfw {
         local.refresh = Some(self.now + self.rng.jitter(period, 0.5, 1.5));
         let external = message.external.map(|external| (external.address, external.port));
         let bindings = message.bindings.map(|bindings| bindings.iter().collect()).unwrap_or_default();
-        let granted = Granted { session: id, lifetime, external, bindings };
+        // Without a proxy, the node that does not find the end of the flow refuses (RFC 5973 §3.7.1).
+        let far_end = (session.kind == Kind::Create && !session.asked.proxy).then_some(true);
+        let granted = Granted { session: id, lifetime, external, bindings, far_end };
         if let Some(Proxied::Waits(waits)) = &mut local.proxied {
             let until = waits.as_ref().map_or(self.now + wait_for_create(&self.config), |(_, until)| *until);
             *waits = Some((granted, until));

@@ -69,8 +69,23 @@ fn a_create_is_for_the_flow_of_the_user() {
         lifetime: Duration::from_secs(600),
         external: None,
         bindings: Vec::new(),
+        far_end: Some(true),
     };
     assert_eq!(rig.events, [NatfwEvent::Granted(granted)]);
+}
+
+/// With a proxy another node may answer in the place of the end of the flow, and an EXTERNAL is answered by the edge: the answer does not say by
+/// whom.
+#[test]
+fn who_answered_for_the_end_of_the_flow_is_unknown() {
+    let options = Options { proxy: true, ..Options::default() };
+    for command in [Command::Open(OpenRequest { options, ..open() }), Command::Expose(expose())] {
+        let mut rig = Rig::host();
+        let sent = started(&mut rig, command);
+        rig.answer(&sent, &success(msn(&sent), 600));
+        let [NatfwEvent::Granted(granted)] = &rig.events[..] else { panic!("{:?}", rig.events) };
+        assert_eq!(granted.far_end, None);
+    }
 }
 
 fn proxied(from: Option<Prefix>) -> Command {

@@ -81,6 +81,7 @@ mod tests {
             lifetime_us: 42_000_000,
             external: Some(v1::Endpoint { address: "203.0.113.5".into(), port: Some(40_000) }),
             bindings: vec!["10.9.0.1".into()],
+            far_end: None,
         };
         let mut out = Vec::new();
         text(&mut out, &Event::Granted(granted), false).unwrap();

@@ -69,6 +69,7 @@ async fn a_passage_lives_as_long_as_its_call() {
         lifetime: Duration::from_secs(42),
         external: Some((Ipv4Addr::new(203, 0, 113, 5), Some(40_000))),
         bindings: vec![Ipv4Addr::new(198, 51, 100, 7)],
+        far_end: Some(true),
     };
     opened.event(Event::Natfw { id, event: NatfwEvent::Granted(granted) });
     let Some(Report::Granted(report)) = events.message().await.unwrap().unwrap().event else {
@@ -76,7 +77,7 @@ async fn a_passage_lives_as_long_as_its_call() {
     };
     let external = v1::Endpoint { address: "203.0.113.5".into(), port: Some(40_000) };
     assert_eq!((report.lifetime_us, report.external), (42_000_000, Some(external)));
-    assert_eq!(report.bindings, ["198.51.100.7"]);
+    assert_eq!((report.far_end, &report.bindings[..]), (Some(true), &["198.51.100.7".to_owned()][..]));
 
     requests.send(message(Request::Release(v1::PinholeRelease {}))).await.unwrap();
     assert_eq!(rig.command().await.0, Command::Natfw { id, command: natfw::Command::Close });
@@ -112,6 +113,7 @@ async fn a_broken_call_with_a_request_id_is_taken_over() {
         lifetime: Duration::from_secs(42),
         external: None,
         bindings: Vec::new(),
+        far_end: None,
     };
     opened.event(Event::Natfw { id, event: NatfwEvent::Granted(granted) });
     events.message().await.unwrap();

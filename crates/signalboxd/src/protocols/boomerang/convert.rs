@@ -194,7 +194,8 @@ fn user(field: &str, name: &str) -> Result<[u8; 8], Wrong> {
 }
 
 /// What the path reserved.
-pub(super) fn path_grant(rates: Rates, service: ApiService, rerouted: bool) -> v1::PathGrant {
+/// `replied`: the far end sent the message back. Nothing comes back from a group.
+pub(super) fn path_grant(rates: Rates, service: ApiService, rerouted: bool, replied: bool) -> v1::PathGrant {
     v1::PathGrant {
         traffic: Some(v1::TokenBucket {
             rate_octets_per_s: u64::from(rates.forward).div_ceil(8),
@@ -202,6 +203,7 @@ pub(super) fn path_grant(rates: Rates, service: ApiService, rerouted: bool) -> v
         }),
         service: Some(v1::Service { service: Some(service) }),
         rerouted,
+        far_end: replied.then_some(true),
         ..v1::PathGrant::default()
     }
 }

@@ -28,6 +28,8 @@ struct Reservation {
     /// An event that came before the call was answered.
     first: Option<BoomerangEvent>,
     bidirectional: bool,
+    /// Its packets go to a group.
+    to_group: bool,
     service: ApiService,
     granted: bool,
     /// The path has not answered a change yet.
@@ -53,7 +55,7 @@ impl Reserver for Boomerang {
         _user: Option<u32>,
     ) -> Result<(Event, Box<dyn Standing>), Status> {
         let request = convert::request(open)?;
-        let service = convert::service(&request);
+        let (service, to_group) = (convert::service(&request), request.far_end.is_multicast());
         let mut opened = api.handle.open::<Reservations>(BoomerangCommand::Open(request)).await?;
         // What the node rejects at once is the first event; a short loop has its answer by now.
         let first = opened.events.waiting();
@@ -72,6 +74,7 @@ impl Reserver for Boomerang {
             opened,
             first,
             bidirectional: open.bidirectional,
+            to_group,
             service,
             granted: false,
             changing: false,
@@ -85,7 +88,9 @@ impl Reserver for Boomerang {
         let service = convert::service(&request);
         let mut opened = api.handle.open::<Reservations>(BoomerangCommand::Query(request)).await?;
         let answer = match opened.events.next().await.ok_or_else(stopping)?? {
-            BoomerangEvent::Available(rates) => Answer::Available(convert::path_grant(rates, service, false)),
+            BoomerangEvent::Available(rates) => {
+                Answer::Available(convert::path_grant(rates, service, false, true))
+            }
             BoomerangEvent::Unanswered => Answer::Failed(convert::silence(v1::Cause::NoAnswer)),
             BoomerangEvent::Unreachable(report) => Answer::Failed(convert::unreachable(report)),
             BoomerangEvent::Refused(refusal) | BoomerangEvent::ChangeRefused(refusal) => {
@@ -103,7 +108,7 @@ impl Reservation {
         Ok(match event {
             BoomerangEvent::Reserved { rates, .. } => {
                 let asked = !std::mem::replace(&mut self.granted, true) | std::mem::take(&mut self.changing);
-                Event::Granted(convert::path_grant(rates, self.service, !asked))
+                Event::Granted(convert::path_grant(rates, self.service, !asked, !self.to_group))
             }
             BoomerangEvent::Refused(refusal) if self.granted => Event::Lost(convert::failure(&refusal)),
             BoomerangEvent::Refused(refusal) => Event::Failed(convert::failure(&refusal)),

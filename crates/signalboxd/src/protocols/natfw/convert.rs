@@ -149,6 +149,7 @@ fn grant(granted: &Granted) -> v1::PinholeGranted {
         lifetime_us: micros(granted.lifetime),
         external: granted.external.map(|(address, port)| endpoint(address.into(), port)),
         bindings: granted.bindings.iter().map(ToString::to_string).collect(),
+        far_end: granted.far_end,
     }
 }
 

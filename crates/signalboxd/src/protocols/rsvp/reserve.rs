@@ -231,6 +231,8 @@ fn grant(flowspec: &FlowSpec) -> Event {
     Event::Granted(v1::PathGrant {
         traffic: Some(convert::traffic_to_api(&flowspec.tspec)),
         service: Some(convert::service(flowspec)),
+        // A receiver makes the reservation.
+        far_end: Some(true),
         ..v1::PathGrant::default()
     })
 }
