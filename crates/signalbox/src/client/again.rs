@@ -27,6 +27,15 @@ pub(crate) enum End {
     Lost(Loss),
 }
 
+/// What follows an attempt.
+#[derive(Debug)]
+pub(crate) enum Follow {
+    /// The command is over.
+    Over(Exit),
+    /// The next attempt, after this time.
+    Again(v1::Retrying, Duration),
+}
+
 /// Why something is lost, or was refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Loss {
@@ -128,6 +137,26 @@ impl Again {
         v1::Retrying { after_us: microseconds(wait), attempt: self.attempts, reason: loss.reason }
     }
 
+    /// What follows an attempt that ended so: another one, or the end.
+    ///
+    /// # Errors
+    /// Those of the attempt, if it is the last.
+    pub(crate) fn follow(&mut self, end: Result<End>) -> Result<Follow> {
+        let goes_on = self.enabled && self.stood;
+        let loss = match end {
+            Ok(End::Over(exit)) => return Ok(Follow::Over(exit)),
+            Ok(End::Lost(loss)) if goes_on && loss.pace != Pace::Never => loss,
+            Ok(End::Lost(_)) => return Ok(Follow::Over(Exit::No)),
+            Err(error) => match Loss::by(&error).filter(|_| goes_on) {
+                Some(loss) => loss,
+                None => return Err(error),
+            },
+        };
+        let retrying = self.next(loss);
+        let wait = Duration::from_micros(retrying.after_us);
+        Ok(Follow::Again(retrying, wait + spread(wait)))
+    }
+
     /// Waits for the next attempt, after one that ended so. `Some`: the command is over. `say` prints that it asks again.
     ///
     /// # Errors
@@ -138,21 +167,13 @@ impl Again {
         stop: &mut Stop,
         say: impl FnOnce(v1::Retrying) -> Result<()>,
     ) -> Result<Option<Exit>> {
-        let goes_on = self.enabled && self.stood;
-        let loss = match end {
-            Ok(End::Over(exit)) => return Ok(Some(exit)),
-            Ok(End::Lost(loss)) if goes_on && loss.pace != Pace::Never => loss,
-            Ok(End::Lost(_)) => return Ok(Some(Exit::No)),
-            Err(error) => match Loss::by(&error).filter(|_| goes_on) {
-                Some(loss) => loss,
-                None => return Err(error),
-            },
+        let (retrying, wait) = match self.follow(end)? {
+            Follow::Over(exit) => return Ok(Some(exit)),
+            Follow::Again(retrying, wait) => (retrying, wait),
         };
-        let retrying = self.next(loss);
-        let wait = Duration::from_micros(retrying.after_us);
         say(retrying)?;
         tokio::select! {
-            () = tokio::time::sleep(wait + spread(wait)) => Ok(None),
+            () = tokio::time::sleep(wait) => Ok(None),
             () = stop.wait() => Ok(Some(Exit::No)),
         }
     }

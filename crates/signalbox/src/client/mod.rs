@@ -19,7 +19,7 @@ use tower::service_fn;
 
 use crate::exit::{Exit, NoDaemon, Refusal};
 
-pub(crate) use again::{Again, End, Loss};
+pub(crate) use again::{Again, End, Follow, Loss};
 pub(crate) use shared::Shared;
 pub(crate) use stop::{Stop, wait_until};
 

@@ -1,5 +1,5 @@
 //! `signalbox reserve --flows N`: the same reservation for N flows, to consecutive destination ports. If one of them is
-//! refused, all are released.
+//! refused before all are granted, all are released. What is lost afterwards is asked for again, flow by flow.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::{Call, RELEASE_TIMEOUT, ReserveArgs, print};
 use crate::arguments::{Signaling, microseconds, ports};
-use crate::client::{Shared, Stop, refusal, wait_until};
+use crate::client::{Again, End, Follow, Loss, Shared, Stop, refusal, wait_until};
 use crate::exit::Exit;
 use crate::print::{json_event, json_line, now_unix_us};
 
@@ -41,6 +41,11 @@ enum Outcome {
     },
     /// The command was stopped before it sent this request.
     NotRequested,
+    /// It is lost, and asked for again. `stood`: it was granted until now.
+    Retrying {
+        stood: bool,
+        retrying: v1::Retrying,
+    },
 }
 
 /// Reserves for each flow, holds all reservations, releases all, and prints events.
@@ -48,6 +53,7 @@ pub(super) async fn run(arguments: &ReserveArgs, open: &v1::ReserveOpen, flows: 
     let ports = ports(arguments.request.flow.destination_port, flows)?;
     let mut stop = Stop::new(None)?;
     let (stopping, stopped) = watch::channel(false);
+    let (standing, stand) = watch::channel(false);
     let (sender, mut outcomes) = mpsc::unbounded_channel();
     let gate = Arc::new(Semaphore::new(CONCURRENT));
     let begin = Instant::now();
@@ -65,6 +71,8 @@ pub(super) async fn run(arguments: &ReserveArgs, open: &v1::ReserveOpen, flows: 
         }
         let flow = Flow {
             connection: connection.clone(),
+            stand: stand.clone(),
+            asks_again: arguments.again.asks_again(),
             gate: Arc::clone(&gate),
             stopped: stopped.clone(),
             waits: arguments.signaling == Signaling::Rsvp,
@@ -72,7 +80,7 @@ pub(super) async fn run(arguments: &ReserveArgs, open: &v1::ReserveOpen, flows: 
         };
         let sender = sender.clone();
         tokio::spawn(async move {
-            let last = flow.reserve(open, &sender).await;
+            let last = flow.hold(open, &sender).await;
             // The receiver is gone only when the command ends.
             let _ = sender.send(last);
         });
@@ -85,8 +93,10 @@ pub(super) async fn run(arguments: &ReserveArgs, open: &v1::ReserveOpen, flows: 
             outcome = outcomes.recv() => match outcome {
                 None => break,
                 Some(outcome) => if let Some(response) = count.take(outcome) {
-                    stopping.send_replace(true);
                     let response = response?;
+                    if !matches!(response.event, Some(Event::Retrying(_))) {
+                        stopping.send_replace(true);
+                    }
                     match &response.event {
                         _ if json => json_event(&mut out, &response)?,
                         Some(event) => print::text(&mut out, event, arguments)?,
@@ -98,8 +108,11 @@ pub(super) async fn run(arguments: &ReserveArgs, open: &v1::ReserveOpen, flows: 
         }
         if count.all_granted() {
             count.printed = true;
-            granted(&mut out, flows, begin.elapsed(), (json, count.short))?;
-            stop.end_after(arguments.lifetime.hold);
+            let took = count.lost_since.take().unwrap_or(begin).elapsed();
+            granted(&mut out, flows, took, (json, count.short))?;
+            if !standing.send_replace(true) {
+                stop.end_after(arguments.lifetime.hold);
+            }
         }
         out.flush()?;
     }
@@ -112,6 +125,9 @@ pub(super) async fn run(arguments: &ReserveArgs, open: &v1::ReserveOpen, flows: 
 /// One of the reservations.
 struct Flow {
     connection: Shared,
+    /// All are granted, or were.
+    stand: watch::Receiver<bool>,
+    asks_again: bool,
     /// Has a permit for each request or tear that is under way.
     gate: Arc<Semaphore>,
     stopped: watch::Receiver<bool>,
@@ -121,29 +137,80 @@ struct Flow {
     accepts_part: bool,
 }
 
+/// One attempt of a flow.
+struct Attempt {
+    /// The number of the connection that did not serve.
+    broken: Option<u32>,
+    /// That of the one in use.
+    number: Option<u32>,
+    /// There was a grant.
+    stood: bool,
+}
+
 impl Flow {
-    async fn open(&self, open: v1::ReserveOpen) -> Result<Call> {
-        let mut client = ReservationsClient::new(self.connection.channel().await?);
-        Call::open(&mut client, open).await
+    /// Reserves, and asks again after a loss, once all were granted.
+    async fn hold(mut self, open: v1::ReserveOpen, sender: &mpsc::UnboundedSender<Outcome>) -> Outcome {
+        let mut again = Again::new(self.asks_again);
+        let mut broken = None;
+        loop {
+            let mut attempt = Attempt { broken, number: None, stood: false };
+            let outcome = self.reserve(open.clone(), &mut attempt, sender).await;
+            let Outcome::Failed(result) = outcome else { return outcome };
+            if !*self.stand.borrow() || *self.stopped.borrow() {
+                return Outcome::Failed(result);
+            }
+            broken = attempt.number.filter(|_| result.is_err()).or(broken);
+            if attempt.stood {
+                again.granted();
+            }
+            let (end, event) = match *result {
+                Ok(response) => (Ok(End::Lost(loss(&response))), Some(response)),
+                Err(error) => (Err(error), None),
+            };
+            let (retrying, wait) = match (again.follow(end), event) {
+                (Ok(Follow::Again(retrying, wait)), _) => (retrying, wait),
+                (Ok(Follow::Over(_)), Some(response)) => return Outcome::Failed(Box::new(Ok(response))),
+                (Ok(Follow::Over(_)), None) => return Outcome::NotRequested,
+                (Err(error), _) => return Outcome::Failed(Box::new(Err(error))),
+            };
+            // The receiver is gone only when the command ends.
+            let _ = sender.send(Outcome::Retrying { stood: attempt.stood, retrying });
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                _ = self.stopped.wait_for(|stopped| *stopped) => return Outcome::NotRequested,
+            }
+        }
     }
 
-    async fn reserve(mut self, open: v1::ReserveOpen, sender: &mpsc::UnboundedSender<Outcome>) -> Outcome {
+    async fn open(&self, open: v1::ReserveOpen, attempt: &mut Attempt) -> Result<Call> {
+        let (number, channel) = self.connection.channel(attempt.broken).await?;
+        attempt.number = Some(number);
+        Call::open(&mut ReservationsClient::new(channel), open).await
+    }
+
+    async fn reserve(
+        &mut self,
+        open: v1::ReserveOpen,
+        attempt: &mut Attempt,
+        sender: &mpsc::UnboundedSender<Outcome>,
+    ) -> Outcome {
         let failed = |error: anyhow::Error| Outcome::Failed(Box::new(Err(error)));
         let mut permit = Arc::clone(&self.gate).acquire_owned().await.ok();
         if *self.stopped.borrow() {
             return Outcome::NotRequested;
         }
-        let mut call = match self.open(open).await {
+        let mut call = match self.open(open, attempt).await {
             Ok(call) => call,
             Err(error) => return failed(error),
         };
-        let (mut started, mut stands) = (false, false);
+        let mut started = false;
         let mut yields = self.waits.then(|| tokio::time::Instant::now() + PERMIT_TIME);
         let mut deadline = None;
+        let mut stopped = self.stopped.clone();
         loop {
             let release_now = async {
                 // The sender outlives all flows.
-                let _ = self.stopped.wait_for(|stopped| *stopped).await;
+                let _ = stopped.wait_for(|stopped| *stopped).await;
             };
             tokio::select! {
                 response = call.events.message() => match response {
@@ -155,12 +222,12 @@ impl Flow {
                                 let _ = sender.send(Outcome::Short);
                             }
                             // It comes again after a change of the path or of the receiver's request.
-                            if !std::mem::replace(&mut stands, true) {
+                            if !std::mem::replace(&mut attempt.stood, true) {
                                 let _ = sender.send(Outcome::Granted(true));
                             }
                         }
                         Some(Event::Interrupted(_)) => {
-                            stands = false;
+                            attempt.stood = false;
                             let _ = sender.send(Outcome::Granted(false));
                         }
                         Some(Event::Failed(_) | Event::Lost(_)) => {
@@ -190,6 +257,14 @@ impl Flow {
     }
 }
 
+/// Why a flow's reservation is lost.
+fn loss(response: &v1::ReserveResponse) -> Loss {
+    match &response.event {
+        Some(Event::Failed(failure) | Event::Lost(failure)) => Loss::of(failure, None),
+        _ => Loss::because("the daemon ended"),
+    }
+}
+
 /// The progress of all flows.
 #[derive(Debug, Default)]
 struct Count {
@@ -202,6 +277,8 @@ struct Count {
     short: bool,
     /// The grant of all was printed.
     printed: bool,
+    /// When the first of those that are asked for again was lost.
+    lost_since: Option<Instant>,
 }
 
 #[derive(Debug, Serialize)]
@@ -233,6 +310,15 @@ impl Count {
             Outcome::Released { confirmed: true } => self.confirmed += 1,
             Outcome::Released { confirmed: false } => self.unconfirmed += 1,
             Outcome::NotRequested => {}
+            Outcome::Retrying { stood, retrying } => {
+                self.granted = self.granted.saturating_sub(u16::from(stood));
+                // One line for all that are lost with the first one.
+                if std::mem::replace(&mut self.printed, false) {
+                    self.lost_since = Some(Instant::now());
+                    let event = Some(Event::Retrying(retrying));
+                    return Some(Ok(v1::ReserveResponse { time_unix_us: now_unix_us(), event }));
+                }
+            }
             Outcome::Failed(event) => {
                 let first = !std::mem::replace(&mut self.failed, true);
                 return first.then_some(*event);
@@ -288,6 +374,13 @@ mod tests {
         assert!(count.take(Outcome::Granted(true)).is_none() && count.all_granted());
         count.printed = true;
         assert!(!count.all_granted());
+        // Two are lost and asked for again: one line says so, and one says that all stand again.
+        let lost = || Outcome::Retrying { stood: true, retrying: v1::Retrying::default() };
+        assert!(count.take(lost()).is_some() && count.take(lost()).is_none());
+        assert!(count.take(Outcome::Retrying { stood: false, retrying: v1::Retrying::default() }).is_none());
+        assert!(count.take(Outcome::Granted(true)).is_none() && !count.all_granted());
+        assert!(count.take(Outcome::Granted(true)).is_none() && count.all_granted());
+        count.printed = true;
         let lost = || Outcome::Failed(Box::new(Ok(v1::ReserveResponse::default())));
         assert!(count.take(lost()).is_some());
         assert!(count.take(lost()).is_none() && count.failed);

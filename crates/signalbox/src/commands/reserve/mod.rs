@@ -112,11 +112,12 @@ const HELP: &str = concat!(
     "reservation, and the status is 1: --partial says that this will do.\n\n",
     "What was granted and is lost is asked for again, also after a restart or a crash of the daemon: after 0.25 s, then after longer waits,\n",
     "of 2 s at most where nothing answers and of 4 s, later of 30 s where a node refuses. What a rule or an administrator ended is not\n",
-    "asked for again. --once ends the command with status 1 after any loss, as --flows and --start-in do.\n\n",
+    "asked for again. --once ends the command with status 1 after any loss.\n\n",
     "With --pinhole the reservation is requested when the whole path is open. Both end together.\n\n",
     "JSON: docs/schema/reserve.json. With --pinhole, the events up to the first granted, and the one after the last of\n",
-    "reserve.json, are those of docs/schema/open.json. With --flows: granted has flows and elapsed_us, and is printed when all are granted; the\n",
-    "first failed or lost ends all; released has flows, and confirmed (of all).",
+    "reserve.json, are those of docs/schema/open.json. With --flows: granted has flows and elapsed_us, and is printed when all are granted, again\n",
+    "after losses; before, the first failed ends all; retrying is printed for the first flow of a loss; released has flows, and confirmed\n",
+    "(of all).",
 );
 
 impl Run for ReserveArgs {

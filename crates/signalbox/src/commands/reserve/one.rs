@@ -1,6 +1,7 @@
 //! One reservation.
 
 use std::io::Write;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use signalbox_api::v1;
@@ -19,6 +20,9 @@ use crate::print::{json_event, now_unix_us};
 /// The daemon ended the call of a command that wanted to release.
 const ENDED: &str = "the daemon ended before the reservation was released";
 
+/// A start that is nearer is over when the nodes of the path have the request.
+const SOONEST_START: Duration = Duration::from_secs(1);
+
 /// What the command waited for, and got.
 enum Wake {
     Response(v1::ReserveResponse),
@@ -35,24 +39,30 @@ enum Wake {
 /// Reserves, and asks again after a loss.
 pub(super) async fn run(arguments: &ReserveArgs, mut open: v1::ReserveOpen) -> Result<Exit> {
     let mut stop = Stop::new(None)?;
-    // What is reserved in advance has a start that may be over.
-    let mut again = Again::new(arguments.again.asks_again() && arguments.start_in.is_none());
+    let mut again = Again::new(arguments.again.asks_again());
+    let start = arguments.start_in.map(|wait| Instant::now() + wait);
     let mut ends = None;
     loop {
         let mut progress = Progress::new(arguments.confirms(), arguments.accepts_part());
         let end = attempt(arguments, &open, &mut stop, &mut progress).await;
         if progress.stood && again.granted() {
-            ends = arguments.lifetime.hold.map(|hold| progress.since + hold);
+            let begins = start.map_or(progress.since, |start| start.max(progress.since));
+            ends = arguments.lifetime.hold.map(|hold| begins + hold);
         }
         if let Some(exit) = again.after(end, &mut stop, |retrying| say(arguments, retrying)).await? {
             return Ok(exit);
         }
         if let Some(ends) = ends {
-            let left = ends.saturating_duration_since(Instant::now());
+            let now = Instant::now();
+            let left = ends.saturating_duration_since(now);
             if left.is_zero() {
                 return Ok(Exit::No);
             }
-            open.hold_us = Some(microseconds(left));
+            // What was reserved in advance may have begun.
+            let ahead = start.map_or(Duration::ZERO, |start| start.saturating_duration_since(now));
+            open.start_unix_us = open.start_unix_us.filter(|_| ahead > SOONEST_START);
+            let ahead = if open.start_unix_us.is_some() { ahead } else { Duration::ZERO };
+            open.hold_us = Some(microseconds(left.saturating_sub(ahead)));
         }
     }
 }

@@ -107,7 +107,7 @@ impl<R: Role> Flow<R> {
     async fn run(mut self, connection: &Shared, register: v1::Register) -> Result<()> {
         let port = register.destination_port.unwrap_or(0);
         let mut permit = self.gate.acquire().await.ok();
-        let mut client = RsvpClient::new(connection.channel().await?);
+        let mut client = RsvpClient::new(connection.channel(None).await?.1);
         let mut call = Call::open(&mut client, register).await?;
         for request in self.role.first_requests() {
             call.send(request).await?;
