@@ -303,8 +303,7 @@ impl Config {
     }
 
     /// Whether the node decides about requests and data of other hosts that pass by.
-    #[must_use]
-    pub fn judges_others(&self) -> bool {
+    fn judges_others(&self) -> bool {
         self.kernel.intercepts() && (self.reserves() && !self.admission().links.is_empty() || self.opens())
     }
 

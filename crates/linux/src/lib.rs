@@ -51,3 +51,4 @@ pub use io::{Batch, Failure, Io, IoConfig, IpCounters, Judged, Ready, UdpCounter
 pub use netlink::{Change, MulticastRoute, interface_names, rules_before};
 pub use scope::Scope;
 pub use stream::kernel_speaks_sctp;
+pub use sys::kernel_version;

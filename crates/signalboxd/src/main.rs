@@ -147,28 +147,8 @@ fn load(path: &Path) -> Result<(Config, Vec<String>), String> {
     })?;
     let text = |findings: Vec<Finding>| findings.iter().map(Finding::to_string).collect::<Vec<_>>();
     let (config, findings) = loaded.usable().map_err(|findings| text(findings).join("\nsignalboxd: "))?;
-    let mut warnings = text(findings);
-    warnings.extend(forgeable(&config));
-    warnings.extend(config.outranked());
-    Ok((config, warnings))
-}
-
-/// The warning about interfaces whose packets can have forged sources.
-fn forgeable(config: &Config) -> Option<String> {
-    if !config.judges_others() {
-        return None;
-    }
-    // The kernel compares the packets of a VRF as those of its device.
-    let device = config.node.vrf.clone().map(|vrf| vec![vrf]);
-    let names = device.map_or_else(|| signalbox_linux::interface_names().ok(), Some)?;
-    let open = signalbox_linux::ingress::unfiltered(&names);
-    (!open.is_empty()).then(|| {
-        let open = open.join(", ");
-        format!(
-            "open to strangers: no filter of forged sources at {open}: write 1 to net.ipv4.conf.NAME.rp_filter, or 2 where the ways \
-             there and back differ; for IPv6 write a rule of netfilter (fib saddr . iif oif 0 drop)"
-        )
-    })
+    let beside = config.beside(path);
+    Ok((config, text([findings, beside].concat())))
 }
 
 fn fail(error: &dyn std::fmt::Display, status: u8) -> ExitCode {

@@ -100,6 +100,12 @@ pub(crate) trait Protocol {
         None
     }
 
+    /// The hooks of netfilter that do not judge what the node takes of the protocol's packets that pass by and sends on, what that
+    /// is, and what to write instead. `older`: the kernel itself takes IPv4 packets, in front of the hook forward.
+    fn unjudged(&self, _older: bool) -> Option<(&'static str, &'static str, &'static str)> {
+        None
+    }
+
     /// What to write instead, if addresses of its senders count that every node on their link can forge.
     fn forgeable(&self) -> Option<&'static str> {
         None

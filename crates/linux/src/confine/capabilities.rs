@@ -6,6 +6,7 @@ use capctl::{Cap, CapSet, CapState, ambient, bounding, cap_set_ids};
 use nix::unistd::geteuid;
 
 use super::User;
+use crate::sys;
 
 /// The capabilities that a daemon needs after its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,8 +25,7 @@ pub struct Needs {
 /// Whether bpf(2) needs CAP_BPF for elements of maps too: kernels before 6.0 do, where `kernel.unprivileged_bpf_disabled` is set.
 fn elements_need_rights() -> bool {
     // Where the version cannot be read, the older rule is the safe one.
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    release.split('.').next().and_then(|major| major.parse::<u32>().ok()).is_none_or(|major| major < 6)
+    sys::kernel_version().is_none_or(|version| version < (6, 0))
 }
 
 impl Needs {

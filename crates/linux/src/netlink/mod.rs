@@ -23,6 +23,7 @@ pub use multicast::MulticastRoute;
 pub(crate) use neighbours::Neighbours;
 pub(crate) use removals::Removals;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 
@@ -36,6 +37,22 @@ use signalbox_core::node::Prefix;
 pub fn interface_names() -> io::Result<Vec<String>> {
     let links = interfaces::links(&mut codec::Connection::open()?)?;
     Ok(links.into_iter().map(|link| link.name).collect())
+}
+
+/// The setting `rp_filter` of each interface by its number, and of all by -1. It needs no privilege.
+pub(crate) fn reverse_path_filters() -> io::Result<BTreeMap<i32, i32>> {
+    /// Attributes of RTM_NEWNETCONF (linux/netconf.h).
+    const IFINDEX: u16 = 1;
+    const RP_FILTER: u16 = 3;
+    let mut filters = BTreeMap::new();
+    let family = [libc::AF_INET as u8, 0, 0, 0];
+    let mut connection = codec::Connection::open()?;
+    connection.begin(libc::RTM_GETNETCONF, libc::NLM_F_DUMP, &family).transact(|message| {
+        let Some((_, attributes)) = message.split::<1>() else { return };
+        let number = |kind| codec::find(attributes, kind).and_then(codec::u32_of).map(u32::cast_signed);
+        filters.extend(number(IFINDEX).zip(number(RP_FILTER)));
+    })?;
+    Ok(filters)
 }
 
 /// The policy rules of other programs that would stand before that of the interception of this configuration, by the preference

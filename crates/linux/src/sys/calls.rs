@@ -219,6 +219,24 @@ pub(crate) fn getrandom(octets: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// The version of the running kernel, by its first two numbers, such as 6.12. No file is read for it.
+#[must_use]
+pub fn kernel_version() -> Option<(u32, u32)> {
+    // SAFETY: a plain C structure, for which all-zero is a valid value.
+    let mut names: libc::utsname = unsafe { std::mem::zeroed() };
+    // SAFETY: `names` is a live structure, which the kernel fills.
+    check(unsafe { libc::uname(&raw mut names) }).ok()?;
+    let release: Vec<u8> =
+        names.release.iter().map(|letter| *letter as u8).take_while(|octet| *octet != 0).collect();
+    version_of(std::str::from_utf8(&release).ok()?)
+}
+
+fn version_of(release: &str) -> Option<(u32, u32)> {
+    let mut numbers =
+        release.split(|letter: char| !letter.is_ascii_digit()).map(|number| number.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
 /// Octets in a page of memory.
 pub(crate) fn page_size() -> u64 {
     // SAFETY: takes no pointer.
@@ -233,5 +251,25 @@ pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
     match unsafe { libc::if_nametoindex(name.as_ptr()) } {
         0 => Err(io::Error::last_os_error()),
         index => Ok(index),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_has_two_numbers() {
+        for (release, version) in [
+            ("6.18.44-fc-v657", Some((6, 18))),
+            ("5.10.0-26-amd64", Some((5, 10))),
+            ("5.4", Some((5, 4))),
+            ("6", None),
+            ("six.one", None),
+            ("", None),
+        ] {
+            assert_eq!(version_of(release), version, "{release}");
+        }
+        assert!(kernel_version().is_some_and(|version| version >= (4, 0)));
     }
 }

@@ -16,6 +16,7 @@ pub(crate) mod sockaddr;
 pub(crate) mod tun;
 pub(crate) mod watch;
 
+pub use calls::kernel_version;
 pub(crate) use calls::{
     check, disconnect, eventfd, get_option_octets, getrandom, interface_index, is_full, page_size,
     pidfd_open, pidfd_signal, poll, poll_fd, receive_error, receive_record, schedule_first, set_mark,

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use signalbox_api::v1::CheckConfigRequest;
+use signalbox_api::v1::node_client::NodeClient;
 use signalbox_core::node::Prefix;
 use signalbox_linux::capture::{Capture, CaptureConfig};
 use signalbox_linux::netns::Namespace;
@@ -370,6 +372,34 @@ async fn a_message_waits_for_a_hung_daemon_for_a_second_at_most() {
         counts.push(looks(net.router()) - before);
     }
     net.r.signal("CONT");
+}
+
+/// Who checks a configuration by a daemon that has given up its privileges learns what is open on its machine, and what netfilter does
+/// not judge there.
+#[tokio::test]
+async fn a_check_by_the_daemon_knows_its_machine() {
+    let net = Net::new("check", SETTINGS).await;
+    let toml = "version = 1\nnode.protocols = [\"gist\", \"qos\", \"rsvp\"]\n[interfaces.left]\ncapacity = \"10mbit\"\n";
+    let mut client = NodeClient::new(net.host().connect().await.unwrap());
+    let mut lines = async || {
+        let request = CheckConfigRequest { toml: toml.to_owned() };
+        let problems = client.check_config(request).await.unwrap().into_inner().problems;
+        problems.into_iter().map(|problem| problem.message).collect::<Vec<_>>()
+    };
+    let unfiltered = |lines: &[String]| {
+        let all = lines.iter().filter_map(|line| line.split_once("no filter of forged sources at "));
+        all.map(|(_, rest)| rest.split_once(": ").unwrap().0.to_owned()).collect::<Vec<_>>()
+    };
+    let before = lines().await;
+    let [open] = &unfiltered(&before)[..] else { panic!("{before:?}") };
+    assert!(open.split(", ").any(|name| name == "left"), "{open}");
+    let unjudged = before.iter().filter(|line| line.starts_with("not judged by the hook forward")).count();
+    assert_eq!(unjudged, 2, "GIST and RSVP: {before:?}");
+    for interface in ["left", "right"] {
+        topology::set_sysctl(net.router(), &format!("net.ipv4.conf.{interface}.rp_filter"), "1").unwrap();
+    }
+    let after = lines().await;
+    assert_eq!(unfiltered(&after), Vec::<String>::new(), "{after:?}");
 }
 
 /// (T24) Messages pass while the daemon hangs, and it does not send them twice; after its death all pass at once.

@@ -322,6 +322,11 @@ impl Protocol for Gist {
         }
     }
 
+    fn unjudged(&self, _: bool) -> Option<(&'static str, &'static str, &'static str)> {
+        let what = "messages of GIST that pass by with a Router Alert, also of applications (NSLPs) that do not run here";
+        Some(("the hook forward", what, "to drop them at the hook input, write udp dport 270 drop"))
+    }
+
     fn openings(&self, keys: &mut Keys<'_>) {
         if self.engine.cookie_errors {
             let what =

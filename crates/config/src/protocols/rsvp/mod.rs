@@ -311,6 +311,19 @@ impl Protocol for Rsvp {
         }
     }
 
+    fn unjudged(&self, older: bool) -> Option<(&'static str, &'static str, &'static str)> {
+        let (hooks, instead) = if older {
+            (
+                "the hooks input and forward",
+                "to drop them at the hook prerouting, write meta l4proto 46 drop; or use Linux 5.12",
+            )
+        } else {
+            ("the hook forward", "to drop them at the hook input, write meta l4proto 46 drop")
+        };
+        let what = "messages of RSVP that pass by with its Router Alert, also those that need none, such as a PathErr";
+        self.router_alert.then_some((hooks, what, instead))
+    }
+
     fn forgeable(&self) -> Option<&'static str> {
         self.lacks_integrity().then_some("proof = \"identity\", and share keys by [rsvp.integrity]")
     }

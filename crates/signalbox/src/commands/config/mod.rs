@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use signalbox_config::{Config, Finding, Level, Loaded};
+use signalbox_config::{Finding, Level, Loaded};
 
 use super::Run;
 use crate::exit::Exit;
@@ -103,10 +103,8 @@ fn check(arguments: &CheckArgs) -> Result<Exit> {
     for finding in &loaded.findings {
         print(&mut out, finding, arguments.json)?;
     }
-    if let Some(message) = loaded.config.as_ref().and_then(Config::outranked) {
-        // It is about this machine, and stands at no place of the file.
-        let (file, key) = (arguments.file.clone(), "kernel.rule_preference".to_owned());
-        let finding = Finding { level: Level::Warning, file, line: 1, column: 1, key, message };
+    let beside = loaded.config.as_ref().map(|config| config.beside(&arguments.file));
+    for finding in beside.into_iter().flatten() {
         print(&mut out, &finding, arguments.json)?;
     }
     if loaded.config.is_some() && !arguments.json {
