@@ -78,7 +78,8 @@ impl Gist {
             }
         }
         let octets = rewritten(a.octets, header.hops - 1, payload);
-        let query = route_query(mri.as_ref(), a.dst.ip(), a.tos);
+        let mut query = route_query(mri.as_ref(), a.dst.ip(), a.tos);
+        query.iif = (!a.local && query.src.is_some()).then_some(a.ifindex);
         let parcel = Parcel {
             src: a.src,
             dst: a.dst,
