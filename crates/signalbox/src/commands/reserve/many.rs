@@ -261,7 +261,15 @@ impl Flow {
 fn loss(response: &v1::ReserveResponse) -> Loss {
     match &response.event {
         Some(Event::Failed(failure) | Event::Lost(failure)) => Loss::of(failure, None),
-        _ => Loss::because("the daemon ended"),
+        Some(
+            Event::Started(_)
+            | Event::Granted(_)
+            | Event::Interrupted(_)
+            | Event::Released(_)
+            | Event::ChangeRefused(_)
+            | Event::Retrying(_),
+        )
+        | None => Loss::because("the daemon ended"),
     }
 }
 
