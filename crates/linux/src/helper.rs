@@ -11,8 +11,8 @@
 //! of the sockets that follow, and these sockets; at the end `READY`, or `REFUSED` with the reason.
 //!
 //! Several daemons are served, so that one that only holds its connection keeps no place from the next one. They get the same
-//! sockets, which the helper keeps. A daemon that no other one runs beside gets new ones: a process that spoiled those before, or does
-//! not give them back, keeps the port from nobody.
+//! sockets, which the helper keeps. A daemon gets new ones if no other daemon runs. A process that has shut the former ones down, or
+//! does not close them, cannot block the port then.
 
 mod relay;
 

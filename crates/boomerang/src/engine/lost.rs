@@ -1,8 +1,9 @@
 //! Reservations that this node lost. The initiating node learns it from the answer to its next message.
 //!
-//! A reservation that is lost keeps its place in the table, without a grant, until it would have expired. A message of an initiating
-//! node for which it still stands ([`Flags::STANDS`]) is refused with the reason of the loss. Any other message asks anew: it is the
-//! first one of a session, or its initiating node cannot say that it is not. A session of this node is told at once.
+//! A lost reservation keeps its place in the table, without a grant, until it would have expired. An initiating node sets
+//! [`Flags::STANDS`] in each message after its reservation was granted. This node refuses such a message, and gives the reason of the
+//! loss. It handles a message without the flag as a new request: as the first one of a session, or that of an initiating node which
+//! does not have the flag. A session of this node gets the event at once.
 
 use signalbox_core::Key;
 use signalbox_resources::{GrantId, LostWhy, Resources};
@@ -76,7 +77,7 @@ impl Boomerang {
     }
 
     /// Looks whether this node lost what a message asks for. An error is the reason that its initiating node has to learn. Otherwise the
-    /// message asks anew, and the result is what it finds.
+    /// message is a new request, and the result is what it finds in the table.
     pub(super) fn settle_loss(
         &mut self,
         lookup: Lookup,

@@ -94,7 +94,7 @@ fn the_next_answer_names_node_and_reason() {
         loops(&mut own, &mut router, &refresh);
         let BoomerangEvent::Refused(refusal) = own.last_event() else { panic!("{:?}", own.events) };
         assert_eq!((refusal.node, refusal.reason), (Some(ip("198.51.100.1")), reason));
-        // The release ends what is left, and who asks anew is judged anew.
+        // The release removes the lost reservation. The next request is a new one.
         let release = own.sent.last().unwrap().clone();
         loops(&mut own, &mut router, &release);
         assert_eq!((router.reserved().len(), router.resources.len()), (0, 0));
@@ -105,7 +105,7 @@ fn the_next_answer_names_node_and_reason() {
     }
 }
 
-/// A loss is told until the initiating node has released the reservation, because its answer can be lost.
+/// Each refresh is refused until the initiating node has released the reservation: an answer can be lost.
 #[test]
 fn a_loss_is_told_again() {
     let mut rig = Rig::new();
@@ -121,7 +121,7 @@ fn a_loss_is_told_again() {
     assert!(!rig.pass(&refresh).message().is_refused());
 }
 
-/// A first message, that of another maker, and that of a flow which leaves by another interface ask anew.
+/// A new request is the first message of a session, a message of another maker, or one whose flow leaves by another interface.
 #[test]
 fn who_does_not_hold_it_is_judged_anew() {
     let refresh = || Fields { flags: Flags::STANDS.0, ..request(1) };
@@ -134,7 +134,7 @@ fn who_does_not_hold_it_is_judged_anew() {
     rig.input(signalbox_boomerang::engine::Input::RouteChanged(signalbox_core::node::Prefix::host(ip(FEN))));
     assert!(!rig.pass(&refresh()).message().is_refused());
     assert_eq!(rig.reserved(), [(Pass::Request, 3, 64_000)]);
-    // What nobody asks for is forgotten.
+    // A lost reservation expires when no message comes.
     ended(&mut rig);
     assert_eq!((rig.node.flow_count(), rig.resources.len()), (0, 0));
     let expired = rig.node.counters().expired;
@@ -143,7 +143,7 @@ fn who_does_not_hold_it_is_judged_anew() {
     assert!(!rig.pass(&refresh()).message().is_refused());
 }
 
-/// A loss in the other direction is told by the reply.
+/// The reply is refused for a lost reservation of its own direction.
 #[test]
 fn the_reply_tells_of_its_direction() {
     let mut rig = Rig::new();

@@ -71,7 +71,7 @@ impl Enforcer {
     }
 }
 
-/// The addresses at one end of so many links, as the simulator numbers them.
+/// The addresses of one end of each link, numbered as in the simulator.
 fn addresses(ipv6: bool, links: usize, end: u8) -> Vec<IpAddr> {
     let numbers = 0..u8::try_from(links).unwrap();
     let address = |number: u8| match ipv6 {
