@@ -4,13 +4,14 @@ use signalbox_core::RareVec;
 use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Moment;
-use signalbox_resources::{RequestedBy, Resources};
+use signalbox_resources::Resources;
 use signalbox_wire::Writer;
 
 use super::Qos;
 use super::compose::{DEFAULT_PERIOD_MS, Extra, Form, Target, generic_back};
 use super::event::{Granted, HopGrant, QosEvent};
 use super::holders::{Holder, Holders};
+use super::initiator::{CONTINUED, rsn_by_time};
 use super::rmf::{self, Flow};
 use super::session::{Marks, RequestKind, Session, Stage};
 use super::source::Source;
@@ -70,7 +71,7 @@ impl Qos {
         let flow = Flow {
             requested_by: match self.sessions.get(key) {
                 // The answer of the other end to what a user of this host asked for.
-                Some(session) if session.is_of_this_host() => RequestedBy::LocalUser,
+                Some(session) if session.is_of_this_host() => session.requested_by(),
                 _ => arrival.requested_by(),
             },
             mark_dscp: number.and_then(|number| self.config.aggregates.get(number)).map(|a| a.dscp),
@@ -265,6 +266,10 @@ impl Qos {
         marks.set(Marks::NO_REPLACE, !message.flags.contains(MessageFlags::REPLACE));
         if changed && !absorbed {
             marks.set(Marks::CONFIRMED, false);
+            // The session stood before: if its tear was lost, the next node has it still, under a number of this node.
+            if number >= CONTINUED && session.rsn_out.is_none() {
+                session.rsn_out = Some(rsn_by_time(self.now));
+            }
             session.next_rsn();
         }
         if session.refresh_at == Moment::NEVER {

@@ -421,7 +421,7 @@ impl Session {
     /// Where the request for the reservation comes from, as far as GIST has proof of it.
     pub(super) fn requested_by(&self) -> RequestedBy {
         if self.is_of_this_host() {
-            return RequestedBy::LocalUser;
+            return RequestedBy::LocalUser(self.local.as_ref().and_then(|local| local.command));
         }
         neighbour(self.source.address, self.source.ifindex, self.source.proof)
     }

@@ -53,6 +53,25 @@ fn sequence_numbers_decide_what_a_reserve_does() {
     assert_eq!(rig.held(), 20_000);
 }
 
+/// The tear of a reservation was lost behind this node, and its requester asks again with the same session: the next node has it still,
+/// and compares the numbers of this node.
+#[test]
+fn a_session_that_begins_again_is_newer_for_the_next_node() {
+    let number = |sent: &Sent| sent.message().rsn.unwrap().number;
+    let mut rig = Rig::new();
+    rig.until(Time::from_secs(1));
+    let onward = rig.reserved(0, 10_000);
+    assert_eq!(number(&onward), 0);
+    let more = qspec(20_000);
+    let stored = number(&one(rig.receive(&reserve(1, &more))));
+    let tear = Message { flags: MessageFlags::TEAR, ..reserve(2, &[]) };
+    let lost = rig.receive(&tear);
+    assert_eq!((lost.len(), rig.held()), (1, 0));
+    rig.until(Time::from_secs(2));
+    let again = rig.reserved(70_000, 10_000);
+    assert!(number(&again) > stored, "{} is dropped after {stored}", number(&again));
+}
+
 /// QOS-5.3.1-04
 #[test]
 fn a_peer_that_restarted_may_count_from_the_beginning() {
