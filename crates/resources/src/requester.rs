@@ -76,8 +76,9 @@ pub enum RequestedBy {
     /// The protocol knows no neighbour.
     #[default]
     Unknown,
-    /// A user of this host asked for it, or it is for a flow that a user of this host announced.
-    LocalUser,
+    /// A user of this host asked for it, or it is for a flow that a user of this host announced. With the identifier of the
+    /// user's command, if there was one.
+    LocalUser(Option<u64>),
     /// A neighbour.
     Neighbour(Neighbour),
     /// Several of them: their requests are merged into one.
@@ -89,10 +90,16 @@ impl RequestedBy {
     #[must_use]
     pub fn neighbours(&self) -> &[Neighbour] {
         match self {
-            Self::Unknown | Self::LocalUser => &[],
+            Self::Unknown | Self::LocalUser(_) => &[],
             Self::Neighbour(one) => core::slice::from_ref(one),
             Self::Neighbours(all) => all,
         }
+    }
+
+    /// Whether a user of this host asked.
+    #[must_use]
+    pub const fn is_local(&self) -> bool {
+        matches!(self, Self::LocalUser(_))
     }
 }
 
@@ -126,10 +133,10 @@ impl Requester {
         }
     }
 
-    /// A user of this host, whose end of the flow has this address.
+    /// A user of this host, whose end of the flow has this address; with the identifier of the user's command, if there was one.
     #[must_use]
-    pub fn local(address: IpAddr) -> Self {
-        Self { requested_by: RequestedBy::LocalUser, ..Self::at(address) }
+    pub fn local(address: IpAddr, command: Option<u64>) -> Self {
+        Self { requested_by: RequestedBy::LocalUser(command), ..Self::at(address) }
     }
 
     /// A neighbour that asks for itself.
@@ -163,7 +170,7 @@ impl Requester {
     /// What is proved of the neighbour; of several, the least. A user of this host is known by the control socket.
     #[must_use]
     pub fn proof(&self) -> Proof {
-        if self.peer.is_some() || self.requested_by == RequestedBy::LocalUser {
+        if self.peer.is_some() || self.requested_by.is_local() {
             return Proof::Identity;
         }
         let of_all = self.requested_by.neighbours().iter().map(|neighbour| neighbour.proof);
@@ -183,7 +190,7 @@ impl fmt::Display for Requester {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.requested_by {
             RequestedBy::Unknown => f.write_str("unknown")?,
-            RequestedBy::LocalUser => f.write_str("local")?,
+            RequestedBy::LocalUser(_) => f.write_str("local")?,
             RequestedBy::Neighbour(_) | RequestedBy::Neighbours(_) => {
                 for (place, neighbour) in self.requested_by.neighbours().iter().enumerate() {
                     let separator = if place == 0 { "" } else { ", " };
@@ -224,7 +231,7 @@ mod tests {
         assert_eq!(of(one.address), Requester::neighbour(one));
         assert_eq!(of(other).claimed, Some(other));
         assert_eq!(of(other).to_string(), "192.0.2.1 (handshake) for 198.51.100.7");
-        assert_eq!(Requester::local(other).to_string(), "local for 198.51.100.7");
+        assert_eq!(Requester::local(other, None).to_string(), "local for 198.51.100.7");
         assert_eq!(Requester::at(other).to_string(), "unknown for 198.51.100.7");
         assert_eq!((of(other).holder(), Requester::at(other).holder()), (one.address, other));
     }

@@ -6,9 +6,9 @@ use signalbox_node::resources::decision::{By, Decision, End, Outcome, Subject, W
 use crate::types;
 use crate::who::{Who, counted, who};
 
-/// A decision. `time_unix_us` is the time of day at which it was made.
+/// A decision. `time_unix_us` is the time of day at which it was made, `request_id` that of the call that asked for it.
 #[must_use]
-pub fn decision(decision: &Decision, time_unix_us: u64) -> v1::Decision {
+pub fn decision(decision: &Decision, time_unix_us: u64, request_id: Option<[u8; 16]>) -> v1::Decision {
     let (refused_by, available) = match &decision.why {
         Why::Beyond(node) | Why::End(End::RefusedBeyond(node)) => (node.map(|node| node.to_string()), None),
         Why::Refusal(refusal) => (None, (refusal.available > 0).then_some(refusal.available)),
@@ -45,6 +45,7 @@ pub fn decision(decision: &Decision, time_unix_us: u64) -> v1::Decision {
         refused_by,
         available_octets_per_s: available,
         lasted_us: decision.lasted.map(types::micros),
+        request_id: request_id.map(Vec::from),
     }
 }
 

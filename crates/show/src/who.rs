@@ -22,7 +22,7 @@ pub fn who(requester: &Requester) -> Who {
     let neighbours = requester.requested_by.neighbours();
     let all: Vec<String> = neighbours.iter().map(|one| one.address.to_string()).collect();
     let proof = match requester.requested_by {
-        RequestedBy::LocalUser => "local".to_owned(),
+        RequestedBy::LocalUser(_) => "local".to_owned(),
         RequestedBy::Unknown | RequestedBy::Neighbour(_) | RequestedBy::Neighbours(_) => {
             requester.proof().to_string()
         }

@@ -14,6 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use signalbox_core::Time;
+use signalbox_node::resources::decision::Decision;
+use signalbox_node::resources::request::RequestedBy;
 use signalbox_node::{Command, Event};
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tonic::Status;
@@ -21,6 +23,9 @@ use tonic::Status;
 use crate::api::errors;
 use crate::driver::DaemonCounters;
 use crate::metrics::{Measure, Measurements};
+
+/// The `request_id` of a call: random octets that its client chose.
+pub(crate) type RequestId = [u8; 16];
 
 /// A protocol as its clients see it.
 pub(crate) trait ClientProtocol: 'static {
@@ -213,6 +218,7 @@ struct Open {
     client: Box<dyn Client>,
     /// When it sent the command that is not confirmed yet; `None`: what it asked for stands.
     asked: Option<Time>,
+    request_id: Option<RequestId>,
 }
 
 /// All clients, by the identifier that the node gives back with each event.
@@ -221,6 +227,8 @@ pub(crate) struct Clients {
     all: BTreeMap<u64, Open>,
     /// Commands that follow from deliveries and that the node has not handled yet.
     pending: Vec<Command>,
+    /// Clients with a `request_id` that were removed, until the decisions about their end are taken.
+    removed: BTreeMap<u64, RequestId>,
     too_slow: u64,
     lost: u64,
     paused: u64,
@@ -228,14 +236,25 @@ pub(crate) struct Clients {
 
 impl Clients {
     /// Adds a client, whose first command comes now.
-    pub(crate) fn add(&mut self, now: Time, id: u64, client: Box<dyn Client>) {
-        self.all.insert(id, Open { client, asked: Some(now) });
+    pub(crate) fn add(&mut self, now: Time, id: u64, client: Box<dyn Client>, request_id: Option<RequestId>) {
+        self.all.insert(id, Open { client, asked: Some(now), request_id });
+    }
+
+    /// The `request_id` of the client that a decision is about.
+    pub(crate) fn request_id(&self, decision: &Decision) -> Option<RequestId> {
+        let RequestedBy::LocalUser(Some(id)) = decision.requester.requested_by else { return None };
+        self.all.get(&id).map_or_else(|| self.removed.get(&id).copied(), |open| open.request_id)
+    }
+
+    /// All decisions so far are taken.
+    pub(crate) fn decided(&mut self) {
+        self.removed.clear();
     }
 
     /// Takes note of a command of a client. False if there is no such client of the command's protocol.
     pub(crate) fn command(&mut self, now: Time, command: &Command) -> bool {
         let Some(id) = command.id() else { return false };
-        let Some(Open { client, asked }) = self.all.get_mut(&id) else { return false };
+        let Some(Open { client, asked, .. }) = self.all.get_mut(&id) else { return false };
         // Identifiers are unique among all protocols: a client of another protocol is not meant.
         if client.close(id).protocol() != command.protocol() {
             return false;
@@ -247,7 +266,15 @@ impl Clients {
 
     /// Removes a client; gives the command that ends what it began.
     pub(crate) fn remove(&mut self, id: u64) -> Option<Command> {
-        self.all.remove(&id).map(|open| open.client.close(id))
+        self.take(id).map(|open| open.client.close(id))
+    }
+
+    fn take(&mut self, id: u64) -> Option<Open> {
+        let open = self.all.remove(&id)?;
+        if let Some(request_id) = open.request_id {
+            self.removed.insert(id, request_id);
+        }
+        Some(open)
     }
 
     /// Commands that end what all clients began. The clients stay, to receive the events that follow.
@@ -264,7 +291,7 @@ impl Clients {
     /// Passes an event on to its client, and takes note of the durations that it shows.
     pub(crate) fn deliver(&mut self, now: Time, event: Event, measurements: &mut Measurements) {
         let id = event.id();
-        let Some(Open { client, asked }) = self.all.get_mut(&id) else { return };
+        let Some(Open { client, asked, .. }) = self.all.get_mut(&id) else { return };
         match client.measure(&event) {
             Some(Measure::SetUp) => {
                 if let (Some(asked), Some(protocol)) = (asked.take(), client.close(id).protocol()) {
@@ -282,7 +309,7 @@ impl Clients {
                 self.pending.push(command);
             }
             Delivery::Last => {
-                self.all.remove(&id);
+                self.take(id);
             }
             Delivery::TooSlow => {
                 self.too_slow += 1;

@@ -20,6 +20,8 @@ use signalbox_core::Time;
 use signalbox_node::resources::decision::Decision;
 use signalbox_show::decision::decision as shown;
 
+use crate::clients::RequestId;
+
 pub(crate) use file::{AuditFile, lost as lines_lost};
 
 /// The module whose lines are decisions.
@@ -89,7 +91,8 @@ impl Kept {
 }
 
 enum Order {
-    Decision(u64, Box<Decision>),
+    /// The time of day, and the `request_id` of the call that asked.
+    Decision(u64, Option<RequestId>, Box<Decision>),
     /// Everything is written when this is answered.
     Stop(mpsc::Sender<()>),
 }
@@ -114,8 +117,8 @@ impl Decisions {
     }
 
     /// Takes a decision; it is dropped if too many wait. `now` and `unix_us` are the present time on both clocks.
-    pub(crate) fn give(&self, decision: Decision, now: Time, unix_us: u64) {
-        match self.queue.try_send(order(decision, now, unix_us)) {
+    pub(crate) fn give(&self, request_id: Option<RequestId>, decision: Decision, now: Time, unix_us: u64) {
+        match self.queue.try_send(order(request_id, decision, now, unix_us)) {
             Ok(()) => self.given(),
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
                 LOST.fetch_add(1, Ordering::Relaxed);
@@ -167,8 +170,14 @@ pub(crate) struct Last<'a> {
 
 impl Last<'_> {
     /// Takes a decision; it is left out if there is no room for it in time.
-    pub(crate) fn give(&mut self, decision: Decision, now: Time, unix_us: u64) {
-        let order = order(decision, now, unix_us);
+    pub(crate) fn give(
+        &mut self,
+        request_id: Option<RequestId>,
+        decision: Decision,
+        now: Time,
+        unix_us: u64,
+    ) {
+        let order = order(request_id, decision, now, unix_us);
         if self.decisions.wait_for_room(order, self.until) {
             self.decisions.given();
         } else {
@@ -184,9 +193,9 @@ impl Last<'_> {
 }
 
 /// A decision with the time of day at which it was made.
-fn order(decision: Decision, now: Time, unix_us: u64) -> Order {
+fn order(request_id: Option<RequestId>, decision: Decision, now: Time, unix_us: u64) -> Order {
     let ago = u64::try_from(now.since(decision.at).as_micros()).unwrap_or_default();
-    Order::Decision(unix_us.saturating_sub(ago), Box::new(decision))
+    Order::Decision(unix_us.saturating_sub(ago), request_id, Box::new(decision))
 }
 
 /// Handles orders until one is to stop. `gather` is called for the first of those that come together.
@@ -197,8 +206,8 @@ fn run(orders: &mpsc::Receiver<Order>, kept: &Kept, file: &mut Option<AuditFile>
         }
         for order in core::iter::once(first).chain(orders.try_iter()) {
             match order {
-                Order::Decision(time_unix_us, decision) => {
-                    let row = shown(&decision, time_unix_us);
+                Order::Decision(time_unix_us, request_id, decision) => {
+                    let row = shown(&decision, time_unix_us, request_id);
                     line::log(&row);
                     if let Some(file) = file {
                         if kept.0.reopen.swap(false, Ordering::Relaxed) {
@@ -220,4 +229,4 @@ fn run(orders: &mpsc::Receiver<Order>, kept: &Kept, file: &mut Option<AuditFile>
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -252,9 +252,9 @@ impl Driver {
                     tracing::info!(signal, "stopping");
                     return Ok(false);
                 }
-                Ok(LoopRequest::Open { id, client, command, done }) => {
+                Ok(LoopRequest::Open { id, client, command, request_id, done }) => {
                     client.opened(id, &mut self.counters);
-                    self.clients.add(self.clock.now(), id, client);
+                    self.clients.add(self.clock.now(), id, client, request_id);
                     self.command(command);
                     // A client that does not wait for it is gone, and about to be closed.
                     let _ = done.send(());
@@ -360,7 +360,9 @@ impl Driver {
     pub(crate) fn record_stop(&mut self, kept: node::Kept) {
         let (now, unix_us) = (self.clock.now(), types::unix_us());
         let mut last = self.decisions.last();
-        self.engine.node.record_stop(now, kept, |decision| last.give(decision, now, unix_us));
+        self.engine.node.record_stop(now, kept, |decision| {
+            last.give(self.clients.request_id(&decision), decision, now, unix_us);
+        });
         let left_out = last.left_out();
         if left_out > 0 {
             tracing::warn!(left_out, "ends of reservations and passages that are in no log");

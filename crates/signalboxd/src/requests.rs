@@ -18,7 +18,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 use crate::api::errors::stopping;
-use crate::clients::{Client, ClientProtocol, EventQueue, EventReader};
+use crate::clients::{Client, ClientProtocol, EventQueue, EventReader, RequestId};
 use crate::driver::Watched;
 use crate::view::View;
 
@@ -33,6 +33,8 @@ pub(crate) enum LoopRequest {
         client: Box<dyn Client>,
         /// What it begins.
         command: Command,
+        /// The `request_id` of its call.
+        request_id: Option<RequestId>,
         /// Answered when the node has handled the command.
         done: oneshot::Sender<()>,
     },
@@ -84,6 +86,8 @@ pub(crate) struct LoopHandle {
     sender: mpsc::Sender<LoopRequest>,
     wake: Arc<dyn Fn() + Send + Sync>,
     last_id: Arc<AtomicU64>,
+    /// What the clients that it opens are for.
+    request_id: Option<RequestId>,
 }
 
 impl fmt::Debug for LoopHandle {
@@ -98,7 +102,12 @@ pub(crate) type Replies<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send
 impl LoopHandle {
     /// A handle that sends through `sender` and calls `wake` after each request.
     pub(crate) fn new(sender: mpsc::Sender<LoopRequest>, wake: impl Fn() + Send + Sync + 'static) -> Self {
-        Self { sender, wake: Arc::new(wake), last_id: Arc::default() }
+        Self { sender, wake: Arc::new(wake), last_id: Arc::default(), request_id: None }
+    }
+
+    /// The same handle for a call with this `request_id`, which decisions about its clients have.
+    pub(crate) fn named(&self, request_id: Option<RequestId>) -> Self {
+        Self { request_id, ..self.clone() }
     }
 
     /// Sends a request; waits while too many others do.
@@ -122,7 +131,8 @@ impl LoopHandle {
     ) -> Result<Lease, Status> {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let (done, opened) = oneshot::channel();
-        self.send(LoopRequest::Open { id, client, command: command(id), done }).await?;
+        let (command, request_id) = (command(id), self.request_id);
+        self.send(LoopRequest::Open { id, client, command, request_id, done }).await?;
         // From here on a caller that gives up closes the client as well.
         let lease = Lease::new(self.clone(), id);
         opened.await.map_err(|_| stopping())?;

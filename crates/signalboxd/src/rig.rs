@@ -125,7 +125,7 @@ impl Rig {
     /// The next request, which must open a client.
     pub(crate) async fn open(&mut self) -> OpenClient {
         match self.requests.recv().await {
-            Some(LoopRequest::Open { id, client, command, done }) => {
+            Some(LoopRequest::Open { id, client, command, done, .. }) => {
                 OpenClient { id, command, client, done: Some(done) }
             }
             other => panic!("{other:?}"),

@@ -2774,6 +2774,9 @@ pub struct Decision {
     /// asked, else the neighbor itself. Absent: nothing is known of it, or several neighbors asked that are not trusted.
     #[prost(string, optional, tag = "22")]
     pub requester: ::core::option::Option<::prost::alloc::string::String>,
+    /// `request_id` of the call of a user of this host that asked, if it gave one.
+    #[prost(bytes = "vec", optional, tag = "23")]
+    pub request_id: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
 }
 impl ::prost::Name for Decision {
     const NAME: &'static str = "Decision";

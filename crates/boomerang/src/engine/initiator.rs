@@ -156,6 +156,12 @@ impl Boomerang {
         self.transmit(key, Some(oif), resources);
     }
 
+    /// The identifier of the command of the user who reserves for a flow.
+    pub(super) fn command_for(&self, flow: FlowKey) -> Option<u64> {
+        let session = self.by_data.get(&flow).and_then(|key| self.sessions.get(*key));
+        session.and_then(|session| session.id)
+    }
+
     /// Makes a session the one that reserves for its flow. False: another user has a session for it, which its messages would change and
     /// end. A session that only waits for the answer to its release ends.
     fn take_flow(&mut self, key: Key, flow: &FlowSpec) -> bool {

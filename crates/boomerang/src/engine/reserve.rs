@@ -286,7 +286,7 @@ impl Boomerang {
     ) -> GrantRequest {
         let initiator = origin.initiator(message.pass);
         let requester = match origin.iif {
-            None => Requester::local(initiator),
+            None => Requester::local(initiator, self.command_for(asked.key.of_pass(Pass::Request))),
             Some(iif) => Requester::neighbour(Neighbour {
                 address: initiator,
                 ifindex: self.interfaces.ifindex(iif),

@@ -436,7 +436,7 @@ impl Session {
         let asked = passage.requester();
         let address = match &asked.requested_by {
             RequestedBy::Neighbour(neighbour) => Some(neighbour.address),
-            RequestedBy::Unknown | RequestedBy::LocalUser | RequestedBy::Neighbours(_) => None,
+            RequestedBy::Unknown | RequestedBy::LocalUser(_) | RequestedBy::Neighbours(_) => None,
         };
         received.sii.is_some()
             && address.is_some()

@@ -69,7 +69,7 @@ impl Asker<'_> {
     /// The address of a neighbour with this proof, or of a user of this host.
     pub(super) fn own_address(&self, least: Proof) -> Option<IpAddr> {
         match &self.requester.requested_by {
-            RequestedBy::LocalUser => self.requester.claimed,
+            RequestedBy::LocalUser(_) => self.requester.claimed,
             RequestedBy::Neighbour(one) => (self.requester.proof() >= least).then_some(one.address),
             RequestedBy::Unknown | RequestedBy::Neighbours(_) => None,
         }

@@ -13,7 +13,7 @@ use crate::config::{Action, Config, Zones};
 use crate::opening::Crossed;
 use crate::passage::{PassageRequest, Permission};
 use crate::refusal::{PolicyWhy, Rule, RuleName};
-use crate::request::{GrantRequest, Neighbour, Proof, RequestedBy, Requester};
+use crate::request::{GrantRequest, Neighbour, Proof, Requester};
 use crate::units::{Identity, Net, Trusted};
 
 pub(crate) use accounts::{AccountId, AccountKey, Accounts};
@@ -124,7 +124,7 @@ impl Policy {
 
     /// Whether the claim of a requester counts.
     pub(crate) fn speaks(&self, requester: &Requester) -> bool {
-        requester.requested_by == RequestedBy::LocalUser || self.trusts(requester)
+        requester.requested_by.is_local() || self.trusts(requester)
     }
 
     /// The address that a requester has itself, as far as it is proved.
@@ -137,7 +137,7 @@ impl Policy {
     pub(crate) fn trusts(&self, requester: &Requester) -> bool {
         let proved = requester.peer.as_ref();
         if self.trusted.iter().any(|one| match one {
-            Trusted::Local => requester.requested_by == RequestedBy::LocalUser,
+            Trusted::Local => requester.requested_by.is_local(),
             Trusted::Peer(wanted) => proved.is_some_and(|peer| rule::proved(wanted, peer)),
             Trusted::Neighbours(_) => false,
         }) {

@@ -147,7 +147,7 @@ fn a_rule_can_name_the_neighbour() {
     assert_eq!(decided(&with(trusted()), &handshake(STRANGER)), Ok(None), "trusted, but not by this rule");
     assert!(decided(&with(Vec::new()), &handshake(ROUTER)).is_err(), "it asks for itself");
     assert!(decided(&with(trusted()), &handshake(OFFICE)).is_err());
-    let own = asks(Requester::local(ip(OFFICE)));
+    let own = asks(Requester::local(ip(OFFICE), None));
     assert!(decided(&with(trusted()), &own).is_err(), "a user of this host comes by no neighbor");
 }
 

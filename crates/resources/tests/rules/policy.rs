@@ -394,7 +394,7 @@ fn the_trusted_need_no_rule_and_others_do() {
     let neighbour =
         |address: &str, proof| Neighbour { address: address.parse().unwrap(), ifindex: IfIndex(3), proof };
     let usual = start(Config { default: Action::Deny, trusted: Trusted::usual(), ..config() });
-    assert_eq!(decided(&usual, &by(RequestedBy::LocalUser)), Ok(None));
+    assert_eq!(decided(&usual, &by(RequestedBy::LocalUser(None))), Ok(None));
     let near = || RequestedBy::Neighbour(neighbour("10.0.0.1", Proof::Link));
     for stranger in [RequestedBy::Unknown, near()] {
         assert_eq!(decided(&usual, &by(stranger)), Err(DEFAULT.to_owned()));
@@ -418,7 +418,10 @@ fn the_trusted_need_no_rule_and_others_do() {
     let rules = vec![RuleConfig { from: parse("10.0.0.1"), ..deny("closed") }];
     let trusted = Trusted::usual();
     let closed = start(Config { default: Action::Deny, trusted, rules, ..config() });
-    assert_eq!(decided(&closed, &by(RequestedBy::LocalUser)), Err("rule 1 'closed': denied".to_owned()));
+    assert_eq!(
+        decided(&closed, &by(RequestedBy::LocalUser(None))),
+        Err("rule 1 'closed': denied".to_owned())
+    );
 }
 
 #[test]

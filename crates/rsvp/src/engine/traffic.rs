@@ -115,7 +115,7 @@ impl Rsvp {
         // A Resv asks for its receiver. A group has many.
         let receiver = (!session.multicast).then(|| self.addresses.unpack(session.dest, session.v6));
         let requester = match self.own_sender(session, branch) {
-            Some(own) => Requester::local(own),
+            Some((own, command)) => Requester::local(own, command),
             None => Requester::new(self.next_hops(branch, ifindex), None, receiver),
         };
         let owner = Owner { protocol: PROTOCOL, key: key.to_u64() };
@@ -136,10 +136,15 @@ impl Rsvp {
         Ok(ask)
     }
 
-    /// The address of the sender, if users of this host announced all flows of a reservation. Then it is their request: RFC
-    /// 2205 lets receivers reserve for no more than the Tspec of the Path.
-    fn own_sender(&self, session: &Session, branch: &Branch) -> Option<IpAddr> {
-        let address = |sender: &Sender| self.addresses.unpack(sender.src, session.v6);
+    /// The address of the sender and the identifier of its user's command, if users of this host announced all flows of a
+    /// reservation. Then it is their request: RFC 2205 lets receivers reserve for no more than the Tspec of the Path.
+    fn own_sender(&self, session: &Session, branch: &Branch) -> Option<(IpAddr, Option<u64>)> {
+        let address = |sender: &Sender| {
+            (
+                self.addresses.unpack(sender.src, session.v6),
+                sender.extra.as_ref().and_then(|extra| extra.application),
+            )
+        };
         if branch.sender == NONE {
             let mut senders = self
                 .sessions

@@ -1,6 +1,7 @@
 //! Several applications of this node in one session. Each is a next hop; their requests are merged upstream (RFC 2205
 //! §1.4, §3.11.1; RSBs of the local API in RFC 2209).
 
+use signalbox_resources::RequestedBy;
 use signalbox_rsvp::engine::{Command, FlowRequest, Refused, ReserveRequest, RsvpEvent, SenderRequest};
 use signalbox_rsvp::wire::{
     ErrorCode, ErrorFlags, ErrorSpec, Filter, FlowSpec, MessageType, Selector, Session, Style, UserError,
@@ -227,6 +228,11 @@ fn a_sender_gets_no_report_of_itself() {
     assert!(matches!(&rig.take_events(1)[..], [RsvpEvent::Resv { style: Style::Wf, .. }]));
     rig.command(2, Command::Close);
     assert!(matches!(&rig.take_events(1)[..], [RsvpEvent::ResvGone { sender }] if *sender == own));
+    // What is granted to a receiver further on is a request of the application that announced the sender.
+    rig.resources.record_decisions(true);
+    rig.resv(&Resv::wf(load(B)).from(1, 9, group()));
+    let granted = rig.resources.next_decision().unwrap();
+    assert_eq!(granted.requester.requested_by, RequestedBy::LocalUser(Some(1)));
 }
 
 /// RSVP-2.10-01: a missing path upstream is reported to the application and ends nothing: its request stays and is sent

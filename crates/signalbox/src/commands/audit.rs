@@ -52,7 +52,7 @@ pub(crate) struct WantedArgs {
     /// Only requests by this neighbor, or for which a neighbor named this party, whether the claim counted or not.
     #[arg(long, value_name = "ADDRESS")]
     from: Option<IpAddr>,
-    /// Only this reservation or session.
+    /// Only this reservation, this session, or what the call with this --request-id asked for.
     #[arg(long, value_name = "ID")]
     id: Option<String>,
     /// Only this protocol: qos, rsvp, boomerang, natfw or casp.
@@ -129,7 +129,9 @@ impl Wanted {
         };
         let named = |id: &String| {
             text("id") == Some(id)
-                || text("session_id").is_some_and(|session| session.starts_with(id.as_str()))
+                || ["session_id", "request_id"]
+                    .iter()
+                    .any(|key| text(key).is_some_and(|long| long.starts_with(id.as_str())))
         };
         at >= self.since
             && self.until.is_none_or(|until| at < until)

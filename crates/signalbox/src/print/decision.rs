@@ -31,6 +31,7 @@ pub(crate) fn decision(row: &Value) -> String {
     let owned = |key: &str| text(key).map(str::to_owned);
     add(" ", owned("id"));
     add(" session ", owned("session_id"));
+    add(" request ", owned("request_id"));
     add(": ", Some(flows(&flows_of(row))).filter(|flows| !flows.is_empty()));
     add(", ", number("rate_octets_per_s").map(rate));
     add(" ", owned("opening"));

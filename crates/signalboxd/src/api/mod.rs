@@ -88,6 +88,12 @@ impl Api {
         runs.then_some(()).ok_or_else(|| errors::not_running(protocol.name()))
     }
 
+    /// The same for a call that gave this `request_id`.
+    pub(crate) fn named(&self, request_id: Option<&[u8]>) -> Self {
+        let request_id = request_id.and_then(|id| id.try_into().ok());
+        Self { handle: self.handle.named(request_id), ..self.clone() }
+    }
+
     /// The entry of a table of protocols that a request names; it runs here. Without a name it is that of `usual`. Another
     /// protocol is a mistake in `field`, which asks for one that does `what`.
     pub(crate) fn chosen<T: ?Sized>(

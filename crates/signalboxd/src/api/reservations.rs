@@ -78,7 +78,8 @@ impl Reservations for ReservationService {
             Some(Place::New(seat)) => Some(seat),
             None => None,
         };
-        let (started, standing) = reserver.open(&self.api, &open, user).await?;
+        let (started, standing) =
+            reserver.open(&self.api.named(open.request_id.as_deref()), &open, user).await?;
         tokio::spawn(run(started, Reservation(standing), attached, seat, call));
         Ok(Response::new(replies))
     }

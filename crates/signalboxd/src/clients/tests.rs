@@ -2,11 +2,13 @@
 
 use signalbox_node::ping::{LostReason, PingEvent};
 use signalbox_node::qos::{self, QosEvent};
+use signalbox_node::resources::request::Requester;
 use signalbox_node::{Event, ping};
 
 use signalbox_api::openmetrics::Format;
 
 use super::*;
+use crate::decisions::tests::ended;
 use crate::metrics::{Snapshot, families};
 use crate::protocols::ping::Pings;
 use crate::protocols::qos::Reservations;
@@ -35,7 +37,7 @@ const RELEASE: Command = Command::Qos { id: 7, command: qos::Command::Release };
 fn events_reach_their_client_until_the_last() {
     let mut clients = Clients::default();
     let (queue, mut reader) = client::<Pings>(4);
-    clients.add(Time::ZERO, 7, queue);
+    clients.add(Time::ZERO, 7, queue, None);
     clients.deliver(Time::ZERO, lost(7, 0), &mut Measurements::default());
     clients.deliver(Time::ZERO, lost(8, 0), &mut Measurements::default());
     clients.deliver(
@@ -53,7 +55,7 @@ fn events_reach_their_client_until_the_last() {
 fn a_client_that_does_not_read_is_closed_and_counted() {
     let mut clients = Clients::default();
     let (queue, _reader) = client::<Pings>(1);
-    clients.add(Time::ZERO, 7, queue);
+    clients.add(Time::ZERO, 7, queue, None);
     clients.deliver(Time::ZERO, lost(7, 0), &mut Measurements::default());
     assert_eq!(clients.next_pending(), None);
     clients.deliver(Time::ZERO, lost(7, 1), &mut Measurements::default());
@@ -65,7 +67,7 @@ fn a_client_that_does_not_read_is_closed_and_counted() {
 fn a_reservation_whose_client_is_gone_is_released() {
     let mut clients = Clients::default();
     let (queue, reader) = client::<Reservations>(4);
-    clients.add(Time::ZERO, 7, queue);
+    clients.add(Time::ZERO, 7, queue, None);
     clients.deliver(Time::ZERO, granted(7), &mut Measurements::default());
     assert_eq!(clients.next_pending(), None);
     drop(reader);
@@ -79,9 +81,9 @@ fn a_reservation_whose_client_is_gone_is_released() {
 fn the_end_at_a_stop_is_no_release() {
     let mut clients = Clients::default();
     let (queue, mut reader) = client::<Reservations>(4);
-    clients.add(Time::ZERO, 7, queue);
+    clients.add(Time::ZERO, 7, queue, None);
     let (pings, mut counted) = client::<Pings>(4);
-    clients.add(Time::ZERO, 8, pings);
+    clients.add(Time::ZERO, 8, pings, None);
     assert_eq!(clients.close_all().len(), 2);
     let released = Event::Qos { id: 7, event: Box::new(QosEvent::Released) };
     clients.deliver(Time::ZERO, released, &mut Measurements::default());
@@ -95,7 +97,7 @@ fn the_end_at_a_stop_is_no_release() {
 fn a_command_is_for_a_client_of_its_own_protocol() {
     let mut clients = Clients::default();
     let (queue, _reader) = client::<Reservations>(4);
-    clients.add(Time::ZERO, 7, queue);
+    clients.add(Time::ZERO, 7, queue, None);
     assert!(clients.command(Time::ZERO, &RELEASE));
     assert!(!clients.command(Time::ZERO, &STOP), "7 is a reservation");
     assert!(!clients.command(Time::ZERO, &Command::Qos { id: 8, command: qos::Command::Release }));
@@ -113,7 +115,7 @@ fn the_first_grant_after_a_request_ends_a_set_up() {
     let mut measurements = Measurements::default();
     let mut clients = Clients::default();
     let (queue, _reader) = client::<Reservations>(4);
-    clients.add(Time::from_secs(1), 7, queue);
+    clients.add(Time::from_secs(1), 7, queue, None);
     clients.deliver(Time::from_millis(1500), granted(7), &mut measurements);
     // A refresh that the path grants again is no set-up.
     clients.deliver(Time::from_secs(30), granted(7), &mut measurements);
@@ -127,7 +129,7 @@ fn replies_show_round_trips() {
     let mut measurements = Measurements::default();
     let mut clients = Clients::default();
     let (queue, _reader) = client::<Pings>(4);
-    clients.add(Time::ZERO, 7, queue);
+    clients.add(Time::ZERO, 7, queue, None);
     let reply = ping::Reply {
         seq: 0,
         sent_us: 0,
@@ -142,4 +144,22 @@ fn replies_show_round_trips() {
     let text = histograms(&measurements);
     assert!(text.contains("signalbox_ping_rtt_seconds_bucket{le=\"0.0025\"} 0\n"), "{text}");
     assert!(text.contains("signalbox_ping_rtt_seconds_bucket{le=\"0.005\"} 1\n"), "{text}");
+}
+
+/// A decision about the end of a request has its `request_id`, too.
+#[test]
+fn the_request_id_is_known_until_the_decisions_about_the_end_are_taken() {
+    let mut clients = Clients::default();
+    let (queue, _reader) = client::<Pings>(4);
+    clients.add(Time::ZERO, 7, queue, Some([1; 16]));
+    let of = |command| {
+        let requester = Requester::new(RequestedBy::LocalUser(command), None, None);
+        Decision { requester: Arc::new(requester), ..ended(1) }
+    };
+    assert_eq!(clients.request_id(&of(Some(7))), Some([1; 16]));
+    assert_eq!([Some(8), None].map(|other| clients.request_id(&of(other))), [None; 2]);
+    clients.remove(7);
+    assert_eq!(clients.request_id(&of(Some(7))), Some([1; 16]));
+    clients.decided();
+    assert_eq!(clients.request_id(&of(Some(7))), None);
 }

@@ -13,6 +13,7 @@ pub(super) fn log(row: &v1::Decision) {
         protocol = %name(row.protocol().as_str_name(), "PROTOCOL_"),
         id = row.id.as_deref().map(display),
         session = row.session_id.as_deref().map(hex).map(display),
+        request_id = row.request_id.as_deref().map(hex).map(display),
         neighbor = row.neighbor.as_deref(),
         proof = row.proof.as_deref().map(display),
         identity = row.identity.as_deref(),

@@ -9,7 +9,7 @@ use signalbox_node::resources::request::Requester;
 use super::*;
 
 /// The reservation that this key identifies ended.
-fn ended(key: u64) -> Decision {
+pub(crate) fn ended(key: u64) -> Decision {
     let host = |text: &str| Prefix::host(text.parse().unwrap());
     Decision {
         at: Time::from_secs(2),
@@ -47,7 +47,7 @@ fn decisions_are_kept_and_written_and_the_file_is_opened_again() {
     let (queue, orders) = mpsc::sync_channel(8);
     let mut file = Some(AuditFile::open(&path, &user()).unwrap());
     let mut run_with = |key| {
-        queue.send(Order::Decision(1_000_000 * key, Box::new(ended(key)))).unwrap();
+        queue.send(Order::Decision(1_000_000 * key, None, Box::new(ended(key)))).unwrap();
         let (done, _written) = mpsc::channel();
         queue.send(Order::Stop(done)).unwrap();
         run(&orders, &kept, &mut file, || {});
@@ -77,7 +77,7 @@ fn a_stop_waits_for_a_second_at_most() {
     let decisions = Decisions { queue, kept: Kept::default() };
     let (begin, before) = (Instant::now(), lost());
     let mut last = Last { decisions: &decisions, until: begin + PAUSE * 20, left_out: 0 };
-    (0..5).for_each(|key| last.give(ended(key), Time::from_secs(2), 1_000_000));
+    (0..5).for_each(|key| last.give(None, ended(key), Time::from_secs(2), 1_000_000));
     assert_eq!(last.left_out(), 3);
     assert!(begin.elapsed() >= PAUSE * 20, "it waits for room");
     assert!(lost() - before >= 3);
@@ -85,7 +85,7 @@ fn a_stop_waits_for_a_second_at_most() {
     let mut last =
         Last { decisions: &decisions, until: Instant::now() + Duration::from_secs(600), left_out: 0 };
     let taker = thread::spawn(move || orders.iter().take(4).count());
-    (5..7).for_each(|key| last.give(ended(key), Time::from_secs(2), 1_000_000));
+    (5..7).for_each(|key| last.give(None, ended(key), Time::from_secs(2), 1_000_000));
     assert_eq!(taker.join().unwrap(), 4);
     assert_eq!(last.left_out(), 0);
 }
@@ -95,7 +95,7 @@ fn a_stop_waits_for_a_second_at_most() {
 fn decisions_that_come_together_are_taken_together() {
     let kept = Kept::default();
     let (queue, orders) = mpsc::sync_channel(64);
-    let give = |key| queue.send(Order::Decision(key, Box::new(ended(key)))).unwrap();
+    let give = |key| queue.send(Order::Decision(key, None, Box::new(ended(key)))).unwrap();
     give(0);
     let mut gathered = 0;
     run(&orders, &kept, &mut None, || {
@@ -112,7 +112,7 @@ async fn a_client_sees_what_was_decided_before() {
     let kept = Kept::default();
     let decisions = Decisions::start(kept.clone(), None).unwrap();
     for key in 0..20 {
-        decisions.give(ended(key), Time::from_secs(2), 1_000_000);
+        decisions.give(None, ended(key), Time::from_secs(2), 1_000_000);
         kept.catch_up().await;
         assert_eq!(kept.list(|_| true).len() as u64, key + 1);
     }
@@ -124,7 +124,7 @@ fn the_end_of_the_loop_waits_for_what_was_decided() {
     let kept = Kept::default();
     let decisions = Decisions::start(kept.clone(), None).unwrap();
     let ends = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
-        (0..500).for_each(|key| decisions.give(ended(key), Time::from_secs(2), 1_000_000));
+        (0..500).for_each(|key| decisions.give(None, ended(key), Time::from_secs(2), 1_000_000));
         std::panic::resume_unwind(Box::new("a fault of the loop"));
     }));
     assert!(ends.is_err());
@@ -159,6 +159,7 @@ fn the_line_has_each_field_of_the_file() {
         protocol: v1::Protocol::Rsvp.into(),
         id: Some("1f".into()),
         session_id: Some(vec![7; 16]),
+        request_id: Some(vec![8; 16]),
         neighbor: Some("10.0.1.1".into()),
         proof: Some("link".into()),
         identity: Some("dns:a.example".into()),
@@ -198,7 +199,7 @@ fn the_line_has_each_field_of_the_file() {
 fn only_the_last_thousand_are_kept() {
     let kept = Kept::default();
     for key in 0..1500 {
-        kept.keep(shown(&ended(key), key));
+        kept.keep(shown(&ended(key), key, None));
     }
     let rows = kept.list(|_| true);
     assert_eq!((rows.len(), rows[0].time_unix_us), (1000, 500));

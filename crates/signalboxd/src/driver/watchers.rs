@@ -14,6 +14,7 @@ use super::Driver;
 use super::engine::Engine;
 use super::turn::Part;
 use crate::api::{held, node, types};
+use crate::clients::RequestId;
 
 /// Changes given to watchers in one turn of the event loop.
 const CHANGES: usize = 256;
@@ -72,9 +73,9 @@ impl Watchers {
     }
 
     /// A decision was made. Those who do not want it leave it out themselves.
-    pub(super) fn decided(&mut self, decision: &Decision, unix_us: u64) {
+    pub(super) fn decided(&mut self, decision: &Decision, unix_us: u64, request_id: Option<RequestId>) {
         if !self.list.is_empty() {
-            let decision = Some(signalbox_show::decision::decision(decision, unix_us));
+            let decision = Some(signalbox_show::decision::decision(decision, unix_us, request_id));
             self.give(Event::Decided(v1::Decided { decision }));
         }
     }
@@ -160,14 +161,16 @@ fn event(node: &Node, interfaces: &[Interface], change: Change) -> Event {
 impl Driver {
     /// Takes what became of requests. Nothing is written here.
     pub(super) fn decided(&mut self) {
-        let Some(first) = self.engine.node.next_decision() else { return };
+        let Some(first) = self.engine.node.next_decision() else { return self.clients.decided() };
         let (now, unix_us) = (self.clock.now(), types::unix_us());
         let mut next = Some(first);
         while let Some(decision) = next {
-            self.watchers.decided(&decision, unix_us);
-            self.decisions.give(decision, now, unix_us);
+            let request_id = self.clients.request_id(&decision);
+            self.watchers.decided(&decision, unix_us, request_id);
+            self.decisions.give(request_id, decision, now, unix_us);
             next = self.engine.node.next_decision();
         }
+        self.clients.decided();
     }
 
     /// Gives what changed to those who watch.

@@ -192,3 +192,54 @@ async fn a_stop_ends_what_stands() {
     assert_eq!(last["reason"], "the daemon stopped");
     assert!(last["lasted_us"].as_u64().is_some() || last["lasted_us"].as_str().is_some(), "{last}");
 }
+
+/// Who asked with a `request_id` finds by it what became of the request, also how it ended.
+#[tokio::test]
+async fn decisions_have_the_request_id_of_the_call_that_asked() {
+    let settings = "node.protocols = [\"gist\", \"qos\", \"boomerang\", \"casp\"]\npolicy.default = \"allow\"\n\
+        enforcement.mode = \"off\"\ninterfaces.\"*\".capacity = \"10mbit\"\n\
+        casp.clients = [\"qos\"]\ncasp.peers = [\"10.0.0.0/8\"]\n";
+    let hosts = row("asked", settings).await;
+    let protocols = [v1::Protocol::Qos, v1::Protocol::Boomerang, v1::Protocol::Casp];
+    for (n, protocol) in (1..).zip(protocols) {
+        let open = v1::ReserveOpen {
+            protocol: protocol.into(),
+            flow: Some(v1::FlowSpec {
+                destination: Some(hosts[2].address.to_string()),
+                ip_protocol: Some(17),
+                destination_port: Some(5000),
+                ..Default::default()
+            }),
+            traffic: Some(v1::TokenBucket { rate_octets_per_s: 8000, ..Default::default() }),
+            request_id: Some(vec![n; 16]),
+            ..Default::default()
+        };
+        let mut client = ReservationsClient::new(hosts[0].connect().await.expect("it runs"));
+        let (requests, open) = (tokio::sync::mpsc::channel(2), Request::Open(open));
+        let send = async |request| {
+            requests.0.send(v1::ReserveRequest { request: Some(request) }).await.unwrap();
+        };
+        send(open).await;
+        let stream = tokio_stream::wrappers::ReceiverStream::new(requests.1);
+        let mut events = client.reserve(stream).await.unwrap().into_inner();
+        loop {
+            match events.message().await.unwrap().expect("an event").event {
+                Some(Event::Granted(_)) => send(Request::Release(v1::ReserveRelease {})).await,
+                Some(Event::Released(_)) => break,
+                Some(_) => {}
+                None => panic!("an event"),
+            }
+        }
+    }
+    for (n, protocol) in (1..).zip(protocols) {
+        let outcomes = async |host: &Host| {
+            let all = host.decisions().await.into_iter().filter(|one| one.protocol() == protocol);
+            all.map(|one| (one.outcome(), one.request_id)).collect::<Vec<_>>()
+        };
+        let of = |id: Option<u8>| {
+            [v1::Outcome::Granted, v1::Outcome::Ended].map(|outcome| (outcome, id.map(|n| vec![n; 16])))
+        };
+        assert_eq!(outcomes(&hosts[0]).await, of(Some(n)), "{protocol:?}");
+        assert_eq!(outcomes(&hosts[1]).await, of(None), "{protocol:?}: it does not leave the host");
+    }
+}

@@ -13,7 +13,9 @@ use signalbox_api::gist::v1::application_response::Indication;
 use signalbox_api::gist::v1::gist_client::GistClient;
 use signalbox_api::v1::node_client::NodeClient;
 use signalbox_api::v1::sample::Value;
-use signalbox_api::v1::{GetNodeRequest, ListMetricsRequest, Protocol, Sample};
+use signalbox_api::v1::{
+    Decision, GetNodeRequest, ListDecisionsRequest, ListMetricsRequest, Protocol, Sample,
+};
 use signalbox_core::node::Prefix;
 use signalbox_linux::capture::{Capture, CaptureConfig};
 use signalbox_linux::netns::Namespace;
@@ -199,6 +201,17 @@ impl Host {
             _ => panic!("no counter"),
         });
         counts.sum()
+    }
+
+    /// The last decisions of the daemon.
+    pub(crate) async fn decisions(&self) -> Vec<Decision> {
+        let mut client = NodeClient::new(self.connect().await.expect("it runs"));
+        let mut pages = client.list_decisions(ListDecisionsRequest::default()).await.unwrap().into_inner();
+        let mut all = Vec::new();
+        while let Some(page) = pages.message().await.unwrap() {
+            all.extend(page.decisions);
+        }
+        all
     }
 
     /// Ends the daemon as an operator does.

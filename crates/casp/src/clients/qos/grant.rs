@@ -3,7 +3,7 @@
 
 use signalbox_core::{IfIndex, Key};
 use signalbox_resources::request::{Priority, Session as Share};
-use signalbox_resources::{Cause, End, GrantRequest, Owner, RequestedBy, Requester, Resources};
+use signalbox_resources::{Cause, End, GrantRequest, Owner, Requester, Resources};
 
 use super::amount::{Amount, Range};
 use super::output::Told;
@@ -53,7 +53,7 @@ impl QosClient {
         let record = self.records.get(key)?;
         let requester = match &record.asker {
             Some(hop) => hop.requester(record.flow.src()),
-            None => Requester::local(record.flow.src()),
+            None => Requester::local(record.flow.src(), record.own.as_ref().map(|own| own.id)),
         };
         let owner = Owner { protocol: PROTOCOL, key: key.to_u64() };
         let (traffic, _, _) = Amount::Rate(1.0).asked().ok()?;
@@ -122,7 +122,7 @@ impl QosClient {
         for request in requests.iter().flatten() {
             let Ok(request) = Self::of_amount(request, &range.least) else { continue };
             if let Err(refusal) = resources.dry_run(self.now, &request).result {
-                let own = request.requester.requested_by == RequestedBy::LocalUser;
+                let own = request.requester.requested_by.is_local();
                 let note = if own { Some(refusal.to_string()) } else { resources.told(&refusal) };
                 let lacks = !matches!(refusal.cause(), Cause::Policy | Cause::Token);
                 self.told = Told { available: lacks.then_some(refusal.available), note };

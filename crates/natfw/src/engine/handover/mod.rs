@@ -63,7 +63,7 @@ impl Session {
 const fn neighbour(requester: &Requester) -> Option<&Neighbour> {
     match &requester.requested_by {
         RequestedBy::Neighbour(neighbour) => Some(neighbour),
-        RequestedBy::Unknown | RequestedBy::LocalUser | RequestedBy::Neighbours(_) => None,
+        RequestedBy::Unknown | RequestedBy::LocalUser(_) | RequestedBy::Neighbours(_) => None,
     }
 }
 

@@ -67,7 +67,7 @@ fn requester(asked: &v1::TestPolicyRequest, from: Option<IpAddr>) -> Result<Requ
     let proof = if peer.is_some() { Proof::Identity } else { Proof::Handshake };
     let requested_by = match from {
         Some(address) => RequestedBy::Neighbour(Neighbour { address, ifindex: IfIndex::NONE, proof }),
-        None => RequestedBy::LocalUser,
+        None => RequestedBy::LocalUser(None),
     };
     let user = asked.authority.as_ref().and_then(|authority| authority.user.clone());
     Ok(Requester { names: user.map(|user| Arc::new(vec![user])), ..Requester::new(requested_by, peer, None) })
