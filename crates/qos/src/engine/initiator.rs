@@ -380,6 +380,8 @@ impl Qos {
         if !hops.is_empty() {
             local.hops.clone_from(&hops);
         }
+        // An answer without the list does not say it.
+        let other_end = far_end.is_some() && core::mem::replace(&mut local.far_end, far_end) != far_end;
         let granted = Granted {
             session: id,
             quality,
@@ -400,7 +402,7 @@ impl Qos {
             }
             (Some(command), _) => {
                 // Without an old branch it was no route change, only a full refresh.
-                if moved {
+                if moved || other_end {
                     self.out.event(command, QosEvent::Rerouted(granted));
                 }
             }

@@ -54,7 +54,10 @@ impl Qos {
                     || session.pending.iter().any(|p| p.kind == RequestKind::Repair);
                 let left =
                     session.next_peer().is_none() && !session.seldom.old_branches.is_empty() && !repairs;
-                if left || session.next_peer().is_some_and(|old| old != sii) {
+                // The user was told that no other node answers.
+                let alone = session.marks.has(Marks::LAST_NODE)
+                    && session.local.as_ref().is_some_and(|local| local.is_told());
+                if left || alone || session.next_peer().is_some_and(|old| old != sii) {
                     self.repair(key, Some(sii));
                 } else {
                     session.marks.set(Marks::LAST_NODE, false);

@@ -176,6 +176,8 @@ pub(super) struct Local {
     pub(super) origin: Origin,
     /// The user got the event that the reservation was granted.
     pub(super) granted: bool,
+    /// What the user was told of the end of the flow: whether it answered.
+    pub(super) far_end: Option<bool>,
     /// The user released it.
     pub(super) releasing: bool,
     pub(super) hold_until: Option<Time>,
@@ -196,11 +198,17 @@ pub(super) struct Local {
 }
 
 impl Local {
+    /// Whether its user was told that it was granted.
+    pub(super) const fn is_told(&self) -> bool {
+        self.granted && self.command.is_some()
+    }
+
     pub(super) const fn of(command: Option<u64>, origin: Origin) -> Self {
         Self {
             command,
             origin,
             granted: false,
+            far_end: None,
             releasing: false,
             hold_until: None,
             reverse: None,

@@ -1,9 +1,12 @@
 //! Records of what became of reservations.
 
-use signalbox_qos::engine::{Command, Flow, QosRequest, ReserveRequest};
-use signalbox_qos::wire::{Info, InfoSpec, Message, MessageType, Source};
+use signalbox_core::NslpId;
+use signalbox_core::service::{Indication, NetworkEvent, SendError};
+use signalbox_qos::engine::{Command, Flow, Input, QosEvent, QosRequest, ReserveRequest};
+use signalbox_qos::wire::{Hop, Hops, Info, InfoSpec, Message, MessageType, Source};
 use signalbox_resources::decision::{End, Outcome, Why};
 
+use crate::reroute::octets_of;
 use crate::rig::{BEHIND, Rig, Sent, addr, octets, qspec, reserve};
 
 const FAR: &str = "10.9.9.9";
@@ -45,10 +48,7 @@ fn the_host_of_the_user_records_which_node_refused() {
     let command = || Command::Reserve(Box::new(ReserveRequest::new(to, QosRequest::rate(10_000))));
     let begun = |rig: &mut Rig| {
         rig.resources.record_decisions(true);
-        let [first] = <[Sent; 1]>::try_from(
-            rig.input(signalbox_qos::engine::Input::Command { id: 1, command: command() }),
-        )
-        .unwrap();
+        let [first] = <[Sent; 1]>::try_from(rig.input(Input::Command { id: 1, command: command() })).unwrap();
         rig.sent(&first);
         first
     };
@@ -60,7 +60,7 @@ fn the_host_of_the_user_records_which_node_refused() {
     // A user who releases it is no other node.
     let mut rig = Rig::new();
     begun(&mut rig);
-    rig.input(signalbox_qos::engine::Input::Command { id: 1, command: Command::Release });
+    rig.input(Input::Command { id: 1, command: Command::Release });
     let ended = Why::End(End::User);
     assert_eq!(decided(&mut rig), [(Outcome::Granted, Why::Allowed), (Outcome::Ended, ended)]);
 }
@@ -84,4 +84,38 @@ fn the_reason_is_that_of_one_refusal() {
     decided(&mut rig);
     rig.receive(&Message { flags: signalbox_qos::wire::MessageFlags::TEAR, ..reserve(5, &[]) });
     assert_eq!(decided(&mut rig), [(Outcome::Ended, Why::End(End::TornDown))]);
+}
+
+/// While the next node is down the host stands alone. When the end of the flow has answered again, the user learns of that, too.
+#[test]
+fn the_user_learns_that_the_far_end_answers_again() {
+    let to = Flow { src: Some(addr("192.0.2.1")), ..Flow::to(addr("203.0.113.9")) };
+    let command = Command::Reserve(Box::new(ReserveRequest::new(to, QosRequest::rate(10_000))));
+    let mut rig = Rig::new();
+    let [first] = <[Sent; 1]>::try_from(rig.input(Input::Command { id: 1, command })).unwrap();
+    rig.failed(&first, SendError::NoNextNode);
+    let told = |rig: &mut Rig| -> Vec<Option<bool>> {
+        let events = std::mem::take(&mut rig.events).into_iter();
+        let granted = events.filter_map(|event| match event {
+            QosEvent::Granted(granted) | QosEvent::Rerouted(granted) => Some(granted.far_end),
+            _ => None,
+        });
+        granted.collect()
+    };
+    assert_eq!(told(&mut rig), [Some(false)]);
+    let nslp = NslpId::QOS;
+    let event = NetworkEvent::Good(BEHIND);
+    let (mri, session) = (first.mri, first.session);
+    let sent = rig.input(Input::Indication(Indication::NetworkNotification { nslp, mri, session, event }));
+    let repair = crate::relay::one(sent);
+    let end = Hop { address: addr("203.0.113.9"), rate: 0, after_gap: false, routers: 0 };
+    let hops = octets_of(&[end]);
+    let granted = Message {
+        info: Some(Info::RESERVED.into()),
+        rii: repair.message().rii,
+        hops: Hops::from_octets(&hops),
+        ..Message::new(MessageType::RESPONSE)
+    };
+    rig.receive_octets(BEHIND, repair.mri.inverted(), repair.session, &octets(&granted));
+    assert_eq!(told(&mut rig), [Some(true)]);
 }

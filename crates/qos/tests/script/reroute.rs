@@ -135,7 +135,7 @@ fn a_relay_does_not_answer_the_receiver_for_a_path_that_has_not_answered() {
     }
 }
 
-fn octets_of(hops: &[Hop]) -> Vec<u8> {
+pub(crate) fn octets_of(hops: &[Hop]) -> Vec<u8> {
     let mut octets = Vec::new();
     hops.iter().for_each(|hop| {
         hop.write(&mut Writer::new(&mut octets));
