@@ -48,6 +48,12 @@ for ((round = 1; round <= count; round++)); do
         (cd "$place" && exec "$program") >"$results/kernel.${#tests[@]}" 2>&1 &
         tests+=($!)
     done <<<"$programs"
+    # Some tests of the lab run scenarios, whose networks have names.
+    for ((n = 0; n < ${#tests[@]}; n++)); do
+        case $(sed -n "$((n + 1))p" <<<"$programs") in
+        */crates/lab\ *) wait "${tests[n]}" || fault="the tests of the kernel ended with $?" ;;
+        esac
+    done
     printf '%s\n' $names | xargs -P "${SIDE_BY_SIDE:-3}" -I '{}' bash -c 'scenario "$1"' _ '{}' >"$results/scenarios"
     for one in "${tests[@]}"; do
         wait "$one" || fault="the tests of the kernel ended with $?"

@@ -27,7 +27,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Status, Streaming};
 
 /// Upper limit of anything that is waited for: machines may be slow.
-pub(crate) const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = Duration::from_secs(120);
 pub(crate) const NSLP: u32 = 32_710;
 
 /// A daemon in its namespace.
