@@ -93,7 +93,7 @@ fn no_packet_is_best_effort_between_two_processes() {
 #[test]
 fn what_is_not_asked_for_again_ends() {
     let net = Network::new("abandoned");
-    let mut second = next(&net, &config(), kept(&net, Duration::from_millis(500)));
+    let mut second = next(&net, &config(), kept(&net, Duration::from_secs(10)));
     assert_eq!(classes_in_use(&second), 1);
     until("it has ended", || second.wait_time() == Some(Duration::ZERO));
     assert!(!second.is_idle());
