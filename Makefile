@@ -28,7 +28,7 @@ msrv:  ## build everything, tests too, with the oldest compiler that is promised
 bench:  ## the engine in memory, and a node on the wire against a bare forwarder
 	@scripts/bench.sh
 
-kernels:  ## scenarios on Linux 5.10, 6.1, 6.12 and the newest, in virtual machines; the table of docs/kernels.md
+kernels:  ## scenarios and tests of the kernel on Linux 5.10, 6.1, 6.12 and the newest, in virtual machines; the table of docs/kernels.md
 	@scripts/kernels.sh --report docs/kernels.md
 
 kernels-short:  ## the same on Linux 6.1 with six scenarios, in some minutes

@@ -10,22 +10,27 @@ import sys
 import time
 
 import image
+import jobs
 import machine
 import packages
-from results import write
+import results
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROJECT = HERE.parent.parent
 # The releases whose kernels are tried: Debian 11, 12, 13, and what comes next.
 RELEASES = {"5.10": "bullseye", "6.1": "bookworm", "6.12": "trixie", "newest": "sid"}
-# What is in the virtual machine beside Signalbox, and the packages that have it.
+# What is in the virtual machine beside Signalbox, and the packages that have it, with those on which they depend.
 PACKAGES = ["busybox-static", "kmod", "iproute2", "nftables", "wireguard-tools", "bird2", "frr", "libpam-modules"]
 PROGRAMS = ["sbin/ip", "sbin/tc", "sbin/bridge", "bin/ss", "usr/sbin/nft", "usr/bin/wg", "usr/sbin/bird", "usr/bin/vtysh",
             "usr/lib/frr/zebra", "usr/lib/frr/ospfd", "usr/lib/frr/isisd"]
+# The same of packages without those on which they depend. The shell's own `true` is no program that a dynamic linker can start.
+ALONE = {"coreutils": "bin/true", "libcap2-bin": "sbin/setcap"}
 USERS = """root:x:0:0:root:/root:/bin/sh
 nobody:x:65534:65534:nobody:/:/bin/false
 frr:x:100:100:frr:/:/bin/false
 """
+# The first column of the table of results.
+HEADING = "scenario, or tests of a module"
 GROUPS = """root:x:0:
 nogroup:x:65534:
 frr:x:100:
@@ -37,40 +42,36 @@ def arguments():
     parser = argparse.ArgumentParser(
         prog="scripts/kernels.sh", formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__,
         epilog="examples:\n"
-               "  scripts/kernels.sh --short                   one kernel, six scenarios\n"
+               "  scripts/kernels.sh --short                   one kernel, six scenarios, no tests\n"
                "  scripts/kernels.sh --kernel 5.10 quickstart  one scenario on one kernel\n"
+               "  scripts/kernels.sh linux::vrf 'signalboxd::*'  groups of tests, on all kernels\n"
                "  scripts/kernels.sh --report docs/kernels.md  all of them; the table of the page is made again\n")
-    parser.add_argument("scenarios", nargs="*", help="names of scenarios; otherwise those of scripts/kernels/jobs.tsv")
+    parser.add_argument("names", nargs="*", metavar="NAME",
+                        help="scenarios, and groups of tests by pattern; otherwise all of scripts/kernels/jobs.tsv and all groups")
     parser.add_argument("--kernel", action="append", choices=RELEASES, help="only this one; may be repeated")
     parser.add_argument("--short", action="store_true", help="6.1 only, and only the jobs that are marked `short`")
-    parser.add_argument("--report", metavar="FILE", help="write the table of results into this page, between its marks")
+    parser.add_argument("--report", metavar="FILE",
+                        help="write the results into the table of this page, between its marks; what did not run stays as it is there")
     return parser.parse_args()
 
 
-def jobs(wanted, short):
-    """The names and commands to run, as scripts/kernels/jobs.tsv lists them."""
-    listed = []
-    for line in (HERE / "jobs.tsv").read_text(encoding="utf-8").splitlines()[1:]:
-        name, length, command = line.split("\t")
-        if wanted and name not in wanted or short and length != "short":
-            continue
-        listed.append((name, command))
-    known = {name for name, _ in listed}
-    listed += [(name, f"signalbox lab run {name} --json") for name in wanted if name not in known]
-    return listed
-
-
-def make_root(release, folder, listed):
+def make_root(release, folder, listed, tests):
     """Fills `folder` with what the virtual machine needs; returns version and image of the kernel."""
     version, kernel, modules = release.kernel()
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    # As distributions have it: what a daemon may read of programs is below /usr.
+    for name in ["bin", "sbin", "lib", "lib64"]:
+        (folder / "usr" / name).mkdir(parents=True)
+        (folder / name).symlink_to(f"usr/{name}")
     # Programs of this machine's own release: Signalbox was built with its libraries.
-    tools = packages.Release(packages.archive()[1], release.home.parent).together(*PACKAGES)
+    own = packages.Release(packages.archive()[1], release.home.parent)
+    tools = own.together(*PACKAGES)
     image.copy_modules(modules, folder, version, tools)
     image.copy_program(packages.one([tools], "bin/busybox", "usr/bin/busybox"), folder, "/bin/busybox", tools)
     for program in PROGRAMS:
         image.copy_program(packages.one([tools], program, f"usr/{program}"), folder, f"/{program}", tools)
+    for package, program in ALONE.items():
+        image.copy_program(packages.one([own.unpacked(package)], program, f"usr/{program}"), folder, f"/{program}", tools)
     for program in ["signalbox", "signalboxd"]:
         image.copy_program(PROJECT / os.environ["PROGRAMS"] / program, folder, f"/usr/local/bin/{program}", tools)
         subprocess.run(["strip", "--strip-debug", folder / f"usr/local/bin/{program}"], check=True)
@@ -84,51 +85,87 @@ def make_root(release, folder, listed):
     (folder / "etc/frr/vtysh.conf").touch()
     (folder / "etc/passwd").write_text(USERS, encoding="utf-8")
     (folder / "etc/group").write_text(GROUPS, encoding="utf-8")
-    (folder / "jobs").write_text("".join(f"{name} {command}\n" for name, command in listed), encoding="utf-8")
+    # Names in rules of nftables.
+    shutil.copy(own.unpacked("netbase") / "etc/protocols", folder / "etc")
+    (folder / "etc/shadow").write_text("root:*:::::::\n", encoding="utf-8")
+    (folder / "etc/shadow").chmod(0o600)
+    for program in tests:
+        image.copy_program(program, folder, str(program), tools)
+        subprocess.run(["strip", "--strip-debug", folder / str(program).lstrip("/")], check=True)
+    if tests:
+        # Tests find the repository where it was when they were built, and read of it what users read.
+        for package in (PROJECT / "crates").iterdir():
+            (folder / str(package).lstrip("/")).mkdir(parents=True)
+        shutil.copy(PROJECT / "README.md", folder / str(PROJECT).lstrip("/"))
+        for name in ["docs", "etc", "scenarios"]:
+            shutil.copytree(PROJECT / name, folder / str(PROJECT / name).lstrip("/"))
+    (folder / "jobs").write_text("".join(f"{job.limit} {job.name} {job.command}\n" for job in listed), encoding="utf-8")
     shutil.copy(HERE / "init", folder / "init")
     (folder / "init").chmod(0o755)
     return version, kernel
 
 
 def boot(kernel, archive, listed, log):
-    """Runs one virtual machine until it switches itself off; returns result and seconds of each job."""
-    results = {}
-    for line in machine.console(kernel, archive, log):
-        if found_line := re.search(r"kernels: result (\S+) (\S+) (\d+)", line):
-            results[found_line[1]] = (found_line[2], int(found_line[3]))
-            print(f"    {found_line[1]} {found_line[2]}, {found_line[3]} s", flush=True)
-        elif found_line := re.search(r"kernels: output (.*)", line):
-            print(f"        {found_line[1].rstrip()}", flush=True)
-        elif found_line := re.search(r"kernels: ready (.*)", line):
-            print(f"    kernel {found_line[1].strip()}", flush=True)
-    for name, _ in listed:
-        results.setdefault(name, ("not run", 0))
-    return results
+    """Runs the jobs in virtual machines, in another one if one ends before its time. Returns the result and the failure of each."""
+    found = {}
+    while len(found) < len(listed):
+        first = len(found)
+        with open(log, "a" if first else "w", encoding="utf-8") as kept:
+            for job, result, failed, seconds, output in finished(kernel, archive, listed[first:], kept, f"kernels.first={first}"):
+                found[job.name] = (result, failed)
+                print(f"    {job.name}: {result}, {seconds} s", flush=True)
+                if failed:
+                    print("".join(f"        {line}\n" for line in output[-60:]), end="", flush=True)
+        if len(found) == first:
+            # It did not come to the end of one job.
+            found[listed[first].name] = ("FAILED: the kernel ended", True)
+            print(f"    {listed[first].name}: the virtual machine ended before it; see {log}", flush=True)
+    return found
+
+
+def finished(kernel, archive, listed, log, words):
+    """The jobs that end in one virtual machine, each with its result, whether it failed, its seconds and its output."""
+    waiting, output = iter(listed), []
+    for line in machine.console(kernel, archive, log, words, counted=True):
+        _, _, said = line.rstrip().partition("kernels: ")
+        word, _, rest = said.partition(" ")
+        if word == "ready":
+            print(f"    kernel {rest}", flush=True)
+        elif word == "start":
+            output = []
+        elif word == "output":
+            output.append(rest)
+        elif word == "end" and (ended := re.match(r"\S+ (\d+) (\d+)", rest)):
+            job = next(waiting)
+            yield job, *job.result(int(ended[1]), output), ended[2], output
 
 
 def main():
     wanted = arguments()
-    chosen = wanted.kernel or (["6.1"] if wanted.short else list(RELEASES))
     cache = PROJECT / "target/kernels"
-    listed = jobs(wanted.scenarios, wanted.short)
+    programs = jobs.built(os.environ["TESTS"]) if "TESTS" in os.environ else []
+    listed = jobs.chosen(wanted.names, wanted.short, programs)
+    tests = [place for program in programs for place in program.files]
+    if not any(isinstance(job, jobs.Tests) for job in listed):
+        tests = []
     failed = 0
     table = {}
-    for label in chosen:
+    for label in wanted.kernel or (["6.1"] if wanted.short else list(RELEASES)):
         start = time.monotonic()
         print(f"==> Linux {label}", flush=True)
         release = packages.Release(RELEASES[label], cache)
         root, archive = cache / "root", cache / "initrd"
-        version, kernel = make_root(release, root, listed)
+        version, kernel = make_root(release, root, listed, tests)
         image.write_archive(root, archive)
         shutil.rmtree(root)
-        results = boot(kernel, archive, listed, cache / f"{label}.log")
-        table[version] = {f"`{name}`": status for name, (status, _) in results.items()}
-        count = sum(status not in ("ok", "skipped") for status, _ in results.values())
+        found = boot(kernel, archive, listed, cache / f"{label}.log")
+        table[version] = {f"`{name}`": result for name, (result, _) in found.items()}
+        count = sum(broken for _, broken in found.values())
         failed += count
-        print(f"    {len(results) - count} passed or skipped, {count} failed, {time.monotonic() - start:.0f} s; "
+        print(f"    {len(found) - count} passed or skipped, {count} failed, {time.monotonic() - start:.0f} s; "
               f"log: {cache / f'{label}.log'}", flush=True)
-    if wanted.report:
-        write(wanted.report, "results", "scenario", table)
+        if wanted.report:
+            results.write(wanted.report, "results", HEADING, results.joined(wanted.report, "results", table))
     sys.exit(failed > 0)
 
 

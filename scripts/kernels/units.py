@@ -89,16 +89,17 @@ def boot(kernel, archive, plan, log):
     """Runs one virtual machine until it switches itself off; returns the result of each check."""
     found = {}
     ended = False
-    for line in machine.console(kernel, archive, log, f"{PLANS[plan]} units.plan={plan}".strip()):
-        line = line.rstrip()
-        if result := re.search(r"units: (ok|FAILED) (\d+) (.*)", line):
-            found[result[3]] = result[1]
-            print(f"    {result[1]:6}  {result[3]} ({result[2]} s)", flush=True)
-        elif output := re.search(r"units: output (.*)", line):
-            print(f"            {output[1]}", flush=True)
-        elif ready := re.search(r"units: ready (.*)", line):
-            print(f"    {ready[1]}", flush=True)
-        ended |= "units: done" in line
+    with open(log, "w", encoding="utf-8") as kept:
+        for line in machine.console(kernel, archive, kept, f"{PLANS[plan]} units.plan={plan}".strip()):
+            line = line.rstrip()
+            if result := re.search(r"units: (ok|FAILED) (\d+) (.*)", line):
+                found[result[3]] = result[1]
+                print(f"    {result[1]:6}  {result[3]} ({result[2]} s)", flush=True)
+            elif output := re.search(r"units: output (.*)", line):
+                print(f"            {output[1]}", flush=True)
+            elif ready := re.search(r"units: ready (.*)", line):
+                print(f"    {ready[1]}", flush=True)
+            ended |= "units: done" in line
     if not ended:
         found[f"`{plan}` comes to its end"] = "FAILED"
         print(f"    FAILED  the virtual machine ended before its checks; see {log}", flush=True)
