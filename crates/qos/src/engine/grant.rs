@@ -12,6 +12,7 @@ use super::compose::{DEFAULT_PERIOD_MS, Extra, Form, Target, generic_back};
 use super::event::{Granted, HopGrant, QosEvent};
 use super::holders::{Holder, Holders};
 use super::initiator::{CONTINUED, rsn_by_time};
+use super::response::own_failure;
 use super::rmf::{self, Flow};
 use super::session::{Marks, RequestKind, Session, Stage};
 use super::source::Source;
@@ -55,6 +56,11 @@ impl Qos {
         let holder = Holders::of(arrival.peer_address);
         if let Some((info, note)) = self.unacceptable(key, message, arrival, holder) {
             return self.answer(arrival, message, info, note);
+        }
+        if let Some((key, note)) = key.and_then(|key| Some((key, self.wants_larger(key, message)?))) {
+            self.answer(arrival, message, Info::RESERVATION_FAILURE, Some(&note));
+            let failure = own_failure(Info::RESERVATION_FAILURE, Some(&note));
+            return self.on_refused(key, RequestKind::ReserveInit, failure, resources);
         }
         let (key, opened) = match key {
             Some(key) => (key, false),

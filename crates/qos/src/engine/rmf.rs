@@ -199,7 +199,7 @@ fn pass_here(
     if passed.failed {
         let (mut note, mut available) =
             ("the QSPEC asks for something that this node cannot give or does not know".to_owned(), None);
-        if largest_packet(octets).is_some_and(|packet| packet > mtu) {
+        if desired(octets).is_some_and(|traffic| traffic.max_packet > mtu) {
             let link = flow.ifindex.and_then(|ifindex| resources.interface_name(ifindex));
             note = super::smaller::note(link.as_deref(), mtu);
             let ifindex = flow.ifindex.unwrap_or_default();
@@ -400,12 +400,23 @@ pub(super) fn reserve_for(octets: &[u8]) -> Option<Vec<u8>> {
     rules::reserve_for(octets, &mut reserve).ok().map(|()| reserve)
 }
 
-/// The requested rate of a QSPEC, in octets a second.
-pub(super) fn rate(octets: &[u8]) -> Option<u64> {
+/// A QSPEC for packets of at most this size.
+pub(super) fn with_packets(octets: &[u8], most: u32) -> Option<Vec<u8>> {
+    let mut smaller = Vec::new();
+    rules::with_packets(octets, most, &mut smaller).ok().map(|()| smaller)
+}
+
+/// The requested traffic of a QSPEC.
+pub(super) fn desired(octets: &[u8]) -> Option<TrafficSpec> {
     match Qspec::frame(octets).ok()?.desired()?.value(ParameterId::TMOD_1)? {
-        Value::Tmod1(tmod) => Some(rules::traffic_of(&tmod).rate),
+        Value::Tmod1(tmod) => Some(rules::traffic_of(&tmod)),
         _ => None,
     }
+}
+
+/// The requested rate of a QSPEC, in octets a second.
+pub(super) fn rate(octets: &[u8]) -> Option<u64> {
+    desired(octets).map(|traffic| traffic.rate)
 }
 
 /// The QoS of a QSPEC, for users.
@@ -431,14 +442,6 @@ pub(super) fn quality(octets: &[u8]) -> Quality {
         max_packet: Some(traffic.max_packet).filter(|packet| *packet < u32::MAX),
         delay_bound: slack.then(bound),
         latency_us: latency,
-    }
-}
-
-/// The largest packet that a QSPEC asks for.
-fn largest_packet(octets: &[u8]) -> Option<u32> {
-    match Qspec::frame(octets).ok()?.desired()?.value(ParameterId::TMOD_1)? {
-        Value::Tmod1(tmod) => Some(tmod.max_packet),
-        _ => None,
     }
 }
 

@@ -3,6 +3,9 @@
 //! RSVP's ADSPEC brings the MTU of the path to the receiver before it reserves (RFC 2215 §3.6). A RESERVE of the QoS NSLP brings a size that
 //! each node refuses which cannot carry it. A user who gives no size wants any packets of the path: a request for packets of 1500
 //! octets is then repeated for smaller ones.
+//!
+//! If the receiver reserves, it gets the refusals, and repeats its RESERVE in the same way. It does not know whether the user at the
+//! sender gave the size: that node refuses a RESERVE for smaller packets if the user did. The QUERY is not judged on its way.
 
 use signalbox_core::node::Route;
 use signalbox_core::slab::Key;
@@ -13,7 +16,7 @@ use super::command::ReserveRequest;
 use super::event::Failure;
 use super::rmf::{self, CarriedBy};
 use super::session::{Marks, Origin, RequestKind};
-use crate::wire::Info;
+use crate::wire::{Info, Message};
 
 /// Sizes that are tried where the refusal names no MTU: those of usual links and tunnels.
 const USUAL: [u32; 7] = [1492, 1480, 1450, 1420, 1400, 1280, 576];
@@ -34,26 +37,50 @@ pub(super) fn mtu_of(note: &str) -> Option<u32> {
     rest.split(' ').next()?.parse().ok()
 }
 
+/// What was asked for.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    rate: u64,
+    min_policed: u32,
+    max_packet: u32,
+}
+
+impl Asked {
+    /// By a user; `None`: the user gave the size.
+    fn by(request: &ReserveRequest) -> Option<Self> {
+        let qos = &request.qos;
+        let asked = Self { rate: qos.rate, min_policed: qos.min_policed, max_packet: qos.max_packet };
+        (!qos.fixed_packet).then_some(asked)
+    }
+
+    /// By a QSPEC.
+    fn in_qspec(qspec: &[u8]) -> Option<Self> {
+        let traffic = rmf::desired(qspec)?;
+        let (rate, min_policed, max_packet) = (traffic.rate, traffic.min_policed, traffic.max_packet);
+        Some(Self { rate, min_policed, max_packet })
+    }
+}
+
 /// The size for the next attempt after a refusal; `None`: the size is not the reason, or nothing smaller is left.
-fn next_size(request: &ReserveRequest, failure: &Failure) -> Option<u32> {
-    let qos = &request.qos;
+fn next_size(asked: Asked, failure: &Failure) -> Option<u32> {
     let refused =
         (failure.class, failure.code) == (Info::RESERVATION_FAILURE.class.0, Info::RESERVATION_FAILURE.code);
-    if qos.fixed_packet || !refused {
+    if !refused {
         return None;
     }
-    let least = qos.min_policed.max(1);
-    let smaller = |size: &u32| *size < qos.max_packet && *size >= least;
+    let least = asked.min_policed.max(1);
+    let smaller = |size: &u32| *size < asked.max_packet && *size >= least;
     if let Some(mtu) = failure.rule.as_deref().and_then(mtu_of) {
         return Some(mtu).filter(smaller);
     }
     // A node of another make has the rate, refuses all the same, and gives no reason.
-    let has_rate = failure.available.is_some_and(|available| available >= qos.rate);
+    let has_rate = failure.available.is_some_and(|available| available >= asked.rate);
     USUAL.into_iter().find(smaller).filter(|_| has_rate && failure.rule.is_none())
 }
 
 impl Qos {
-    /// The QSPEC for smaller packets, after a refusal of a user's request; `None`: the user gets the refusal.
+    /// The QSPEC for smaller packets, after a refusal of a user's request, or of what this node asks for because the sender of the flow
+    /// wants it; `None`: the refusal counts.
     pub(super) fn smaller_request(
         &mut self,
         key: Key,
@@ -65,12 +92,33 @@ impl Qos {
         }
         let session = self.sessions.get_mut(key)?;
         let local = session.local.as_mut().filter(|local| !local.releasing && local.smaller < MOST_TRIES)?;
-        let Origin::Reserve(request) = &mut local.origin else { return None };
-        let size = next_size(request, failure)?;
+        let (size, qspec) = match &mut local.origin {
+            Origin::Reserve(request) => {
+                let size = next_size(Asked::by(request)?, failure)?;
+                request.qos.max_packet = size;
+                (size, rmf::initial(&request.qos, request.priority, CarriedBy::Reserve))
+            }
+            Origin::ForSender => {
+                // Before the first RESERVE left, there is only what the QUERY said.
+                let first = session.seldom.init_qspec.as_deref().and_then(rmf::reserve_for);
+                let last = Some(session.qspec.to_vec()).filter(|qspec| !qspec.is_empty()).or(first)?;
+                let size = next_size(Asked::in_qspec(&last)?, failure)?;
+                (size, rmf::with_packets(&last, size)?)
+            }
+            Origin::Query | Origin::ReverseDirection(_) | Origin::Aggregate(_) => return None,
+        };
         local.smaller += 1;
         tracing::debug!(session = %session.id, size, reason = %failure, "asks for smaller packets");
-        request.qos.max_packet = size;
-        Some(rmf::initial(&request.qos, request.priority, CarriedBy::Reserve))
+        Some(qspec)
+    }
+
+    /// Why a user of this node does not accept the RESERVE of the receiver: it is for smaller packets than the user wants. `None`: the
+    /// user does.
+    pub(super) fn wants_larger(&self, key: Key, message: &Message<'_>) -> Option<String> {
+        let local = self.sessions.get(key)?.local.as_ref()?;
+        let Origin::Reserve(request) = &local.origin else { return None };
+        let size = message.qspec.and_then(Asked::in_qspec)?.max_packet;
+        (request.qos.fixed_packet && size < request.qos.max_packet).then(|| note(Some("the path"), size))
     }
 
     /// Repeats a request that a node further on refused, for smaller packets. False: the user gets the refusal.
@@ -105,6 +153,10 @@ mod tests {
         ReserveRequest::new(Flow::to("192.0.2.9".parse().unwrap()), QosRequest::rate(1000))
     }
 
+    fn asked() -> Asked {
+        Asked::by(&request()).unwrap()
+    }
+
     fn refused(rule: Option<String>, available: Option<u64>) -> Failure {
         let mut failure = super::super::response::own_failure(Info::RESERVATION_FAILURE, rule.as_deref());
         failure.available = available;
@@ -115,25 +167,23 @@ mod tests {
     #[test]
     fn sizes_follow_the_refusal() {
         let named = refused(Some(note(Some("eth1"), 1420)), Some(1));
-        assert_eq!(next_size(&request(), &named), Some(1420));
+        assert_eq!(next_size(asked(), &named), Some(1420));
         let (rich, poor) = (refused(None, Some(1000)), refused(None, Some(999)));
-        assert_eq!((next_size(&request(), &rich), next_size(&request(), &poor)), (Some(1492), None));
+        assert_eq!((next_size(asked(), &rich), next_size(asked(), &poor)), (Some(1492), None));
         let mut fixed = request();
         fixed.qos.fixed_packet = true;
-        assert_eq!(next_size(&fixed, &named), None, "the user gave the size");
+        assert!(Asked::by(&fixed).is_none(), "the user gave the size");
         let told = refused(Some("buffer: all in use".to_owned()), Some(1000));
-        assert_eq!(next_size(&request(), &told), None, "the reason is another one");
-        let mut small = request();
-        small.qos.max_packet = 576;
+        assert_eq!(next_size(asked(), &told), None, "the reason is another one");
+        let small = Asked { max_packet: 576, ..asked() };
         assert_eq!(
-            (next_size(&small, &rich), next_size(&small, &named)),
+            (next_size(small, &rich), next_size(small, &named)),
             (None, None),
             "nothing smaller is left"
         );
-        let mut large = request();
-        large.qos.min_policed = 1450;
-        assert_eq!(next_size(&large, &named), None, "less than the minimum policed unit");
+        let large = Asked { min_policed: 1450, ..asked() };
+        assert_eq!(next_size(large, &named), None, "less than the minimum policed unit");
         let other = super::super::response::own_failure(Info::AUTHORISATION, named.rule.as_deref());
-        assert_eq!(next_size(&request(), &other), None);
+        assert_eq!(next_size(asked(), &other), None);
     }
 }

@@ -6,7 +6,8 @@ use super::messages::{Message, check};
 use super::pass::not_encodable;
 use super::seed::start_of;
 use crate::wire::qspec::{
-    Composer, EncodeError, MessageSequence, Object, ObjectType, Problem, Procedure, Qspec, QspecError,
+    Composer, EncodeError, MessageSequence, Object, ObjectType, Problem, Procedure, Qspec, QspecError, Tmod,
+    Value,
 };
 
 /// Runs `compose`, and removes its octets if it fails.
@@ -99,6 +100,29 @@ pub fn reserve_for(octets: &[u8], out: &mut Vec<u8>) -> Result<(), QspecError> {
             copy(&mut composer, object.kind, &object)?;
         }
         copy_private(&mut composer, &qspec)?;
+        composer.finish(qspec.encapsulated())
+    })
+}
+
+/// Appends to `out` the QSPEC `octets` of a RESERVE for packets of at most `most` octets: where a node of the path refused larger ones, the
+/// RESERVE is repeated with it.
+///
+/// # Errors
+/// [`QspecError`] if `octets` are no valid QSPEC, or a TMOD counts each packet with more than `most` octets; nothing is appended.
+pub fn with_packets(octets: &[u8], most: u32, out: &mut Vec<u8>) -> Result<(), QspecError> {
+    let qspec = Qspec::parse(octets)?;
+    let smaller = |tmod: Tmod| Tmod { max_packet: tmod.max_packet.min(most), ..tmod };
+    append(out, |w| {
+        let mut composer = Composer::new(qspec.header, w)?;
+        for object in qspec.objects() {
+            composer.object(object.kind, object.error, |o| {
+                object.parameters().try_for_each(|parameter| match parameter.value() {
+                    Ok(Value::Tmod1(tmod)) => o.put(parameter.flags, &Value::Tmod1(smaller(tmod))),
+                    Ok(Value::Tmod2(tmod)) => o.put(parameter.flags, &Value::Tmod2(smaller(tmod))),
+                    Ok(_) | Err(_) => o.copy(&parameter),
+                })
+            })?;
+        }
         composer.finish(qspec.encapsulated())
     })
 }

@@ -10,6 +10,7 @@
 //! | one without state, for what is malformed | [`flagged`] | the QSPEC with E flags, for the next node |
 //! | responder | [`respond`] | the QSPEC of its RESPONSE |
 //! | receiver that initiates | [`reserve_for`] | the QSPEC of its RESERVE, from the QUERY that came |
+//! | the same, after a refusal that names an MTU | [`with_packets`] | the QSPEC of its next RESERVE |
 //! | ingress of a local domain | [`enter`] | the Local QSPEC |
 //! | egress of a local domain | [`leave`] | the Initiator QSPEC again, with what happened inside |
 //!
@@ -34,7 +35,7 @@ mod refuse;
 mod seed;
 
 pub use admit::{Denied, query, reserve};
-pub use answer::{reserve_for, respond};
+pub use answer::{reserve_for, respond, with_packets};
 pub use combine::{
     add_jitter, add_latency, add_ratio, class_for, common_tmod, is_stronger_class, meets, weaker_class,
 };

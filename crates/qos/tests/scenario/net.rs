@@ -72,6 +72,8 @@ pub(crate) struct Net {
     pub(crate) cut: BTreeSet<(usize, usize)>,
     /// Nodes where GIST hands on messages of these numbers only; others are passed by.
     pub(crate) hosts: BTreeMap<usize, BTreeSet<NslpId>>,
+    /// MTUs of the links by which nodes send, where they are not 1500.
+    pub(crate) mtus: BTreeMap<usize, u32>,
     rng: Random,
     due: BTreeMap<(Time, u64), Happens>,
     sequence: u64,
@@ -149,6 +151,7 @@ impl Net {
             gaps: BTreeMap::new(),
             cut: BTreeSet::new(),
             hosts: BTreeMap::new(),
+            mtus: BTreeMap::new(),
             rng: Random::from_number(1),
             due: BTreeMap::new(),
             sequence: 0,
@@ -200,7 +203,8 @@ impl Net {
         let path = self.path(&flow);
         let next = path.iter().position(|n| *n == node).and_then(|at| path.get(at + 1)).copied();
         let ifindex = if local { IfIndex(1) } else { next.map_or(BEYOND, towards) };
-        Ok(Route { ifindex, src: addr(node), gateway: None, mtu: 1500, local })
+        let mtu = self.mtus.get(&node).copied().unwrap_or(1500);
+        Ok(Route { ifindex, src: addr(node), gateway: None, mtu, local })
     }
 
     pub(crate) fn input(&mut self, node: usize, input: Input<'_>) {

@@ -54,6 +54,43 @@ fn a_receiver_reserves_back_along_the_way_of_the_query() {
     assert_eq!(net.all_held(), [0; 4]);
 }
 
+/// O04: a request without a size of packets is for what the path carries, whoever reserves. One with a size that does not fit is refused
+/// with the MTU.
+#[test]
+fn the_request_of_a_receiver_follows_the_path() {
+    for (small, fixed_packet, minimum) in [
+        (0, false, false),
+        (1, false, false),
+        (2, false, false),
+        (1, false, true),
+        (0, true, false),
+        (1, true, false),
+    ] {
+        let mut net = Net::chain(4);
+        net.mtus.insert(small, 1420);
+        let mut wanted = receiver_initiated(3, 125_000);
+        wanted.qos.fixed_packet = fixed_packet;
+        wanted.qos.minimum = minimum.then_some(100_000);
+        net.reserve(0, 1, wanted);
+        net.seconds(5);
+        let events = net.events(0);
+        let which = format!("{small} {fixed_packet} {minimum}: {events:?}");
+        if fixed_packet {
+            let [QosEvent::Started { .. }, QosEvent::Failed(failure)] = events.as_slice() else {
+                panic!("{which}")
+            };
+            assert!(failure.rule.as_deref().is_some_and(|note| note.contains(" an MTU of 1420 ")), "{which}");
+            assert_eq!(net.all_held(), [0; 4], "{which}");
+        } else {
+            let [QosEvent::Started { .. }, QosEvent::Granted(granted)] = events.as_slice() else {
+                panic!("{which}")
+            };
+            assert_eq!(granted.quality.max_packet, Some(1420), "{which}");
+            assert_eq!(net.all_held(), [125_000, 125_000, 125_000, 0], "{which}");
+        }
+    }
+}
+
 /// QOS-5.4.2-02
 #[test]
 fn a_node_that_expects_no_such_thing_refuses_to_reserve_for_a_sender() {
