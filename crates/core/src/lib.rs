@@ -42,6 +42,8 @@
 //! # Ok::<(), signalbox_core::Full>(())
 //! ```
 
+pub use signalbox_wire::hops;
+
 pub mod bucket;
 pub mod changes;
 pub mod counter;

@@ -152,6 +152,12 @@ pub const MESSAGES_DROPPED: Family = Family::counter(
     &["protocol", "reason"],
     "Messages received that were discarded, ignored or refused, by reason.",
 );
+/// Objects dropped from messages that are processed without them.
+pub const OBJECTS_DROPPED: Family = Family::counter(
+    "objects_dropped",
+    &["protocol", "object"],
+    "Objects left out of messages that are processed without them, by object.",
+);
 /// Messages forwarded.
 pub const MESSAGES_FORWARDED: Family = Family::counter(
     "messages_forwarded",

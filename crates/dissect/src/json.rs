@@ -9,6 +9,26 @@ use signalbox_gist::wire::{
 use signalbox_ping::wire as ping;
 use signalbox_wire::hex;
 
+/// A node of a list of those that granted a request.
+pub(crate) fn hop(hop: signalbox_wire::hops::Hop) -> Value {
+    use signalbox_wire::hops::Part;
+    let mut fields =
+        json!({ "address": hop.address.to_string(), "after_gap": hop.after_gap, "routers": hop.routers });
+    let did = match hop.part {
+        Part::Rate(rate) => ("rate", rate.into()),
+        part @ (Part::End
+        | Part::Opened
+        | Part::Translated
+        | Part::Reserved
+        | Part::Blocked
+        | Part::Passed) => ("part", part.to_string().into()),
+    };
+    if let Some(fields) = fields.as_object_mut() {
+        fields.insert(did.0.to_owned(), did.1);
+    }
+    fields
+}
+
 /// The common header.
 pub(crate) fn header(header: &Header) -> Value {
     json!({

@@ -80,8 +80,7 @@ pub(crate) fn json(message: &Message<'_>) -> Value {
     add("second_qspec", message.second_qspec.map(qspec));
     let auth: Vec<_> = message.auth.iter().map(|o| hex(o.value)).collect();
     add("authorization", (!auth.is_empty()).then(|| auth.into()));
-    let hop = |hop: signalbox_qos::wire::Hop| json!({ "address": hop.address.to_string(), "rate": hop.rate, "after_gap": hop.after_gap, "routers": hop.routers });
-    add("hops", message.hops.map(|hops| hops.iter().map(hop).collect::<Vec<_>>().into()));
+    add("hops", message.hops.map(|hops| hops.iter().map(crate::json::hop).collect::<Vec<_>>().into()));
     add("note", message.note.map(Value::from));
     add("available_octets_per_s", message.available.map(Value::from));
     Value::Object(fields)
@@ -200,7 +199,7 @@ pub(crate) fn text(f: &mut String, message: &Message<'_>) -> fmt::Result {
     }
     for hop in message.hops.iter().flat_map(|hops| hops.iter()) {
         let gap = if hop.after_gap { ", behind routers without QoS" } else { "" };
-        writeln!(f, "    {} holds {} octets/s{gap}", hop.address, hop.rate)?;
+        writeln!(f, "    {} {}{gap}", hop.address, hop.part)?;
     }
     for octets in [message.qspec, message.second_qspec].into_iter().flatten() {
         match Qspec::frame(octets) {

@@ -4,6 +4,8 @@
 //! [`Writer`] appends to a buffer of the caller and fills in length fields; a length that does not fit is an error.
 //! [`code_points!`] and [`flags!`] declare newtypes that keep unknown values when they are decoded, printed and encoded.
 //!
+//! [`hops`] is the list of the nodes that granted a request, which protocols carry in objects of our own.
+//!
 //! This crate depends on no other crate of the suite and contains no protocol.
 //!
 //! ```
@@ -31,6 +33,7 @@
 mod code_point;
 mod flags;
 mod hex;
+pub mod hops;
 mod reader;
 mod writer;
 

@@ -2,7 +2,8 @@
 
 use signalbox_core::metrics::{
     MESSAGES_DROPPED, MESSAGES_RECEIVED, MESSAGES_SENT, MESSAGES_UNANSWERED, MESSAGES_UNWATCHED,
-    RATE_LIMITED, RESERVATION_EVENTS, RETRANSMISSIONS, ROUTE_EVENTS, STATES_SUMMARIZED, TABLE_FULL,
+    OBJECTS_DROPPED, RATE_LIMITED, RESERVATION_EVENTS, RETRANSMISSIONS, ROUTE_EVENTS, STATES_SUMMARIZED,
+    TABLE_FULL,
 };
 
 use crate::wire::{Message, MessageType};
@@ -95,6 +96,8 @@ signalbox_core::counters! {
         rate_limited: u64 => RATE_LIMITED { limit: "refreshes" },
         /// Messages dropped because their GIST hop count is used up.
         hop_limit: u64 => MESSAGES_DROPPED { reason: "hops_exceeded" },
+        /// Messages with an object of a type that is private to this suite, but of another content: they are processed without it.
+        foreign_objects: u64 => OBJECTS_DROPPED { object: "private" },
         /// Messages forwarded without waiting for their status, because too many wait.
         unwatched: u64 => MESSAGES_UNWATCHED,
         /// Messages dropped because a table is full.

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use signalbox_core::{Mri, SessionId};
 
-use crate::wire;
+use crate::wire::{self, Part};
 
 /// An event of a command. [`QosEvent::Refused`], [`QosEvent::Failed`], [`QosEvent::Lost`], [`QosEvent::Released`] and
 /// [`QosEvent::Answer`] are the last of their command.
@@ -74,7 +74,11 @@ pub struct HopGrant {
 
 impl From<wire::Hop> for HopGrant {
     fn from(hop: wire::Hop) -> Self {
-        Self { address: hop.address, rate: hop.rate, after_gap: hop.after_gap, routers: hop.routers }
+        let rate = match hop.part {
+            Part::Rate(rate) => rate,
+            Part::End | Part::Opened | Part::Translated | Part::Reserved | Part::Blocked | Part::Passed => 0,
+        };
+        Self { address: hop.address, rate, after_gap: hop.after_gap, routers: hop.routers }
     }
 }
 

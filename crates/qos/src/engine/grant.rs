@@ -5,7 +5,6 @@ use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Moment;
 use signalbox_resources::Resources;
-use signalbox_wire::Writer;
 
 use super::Qos;
 use super::compose::{DEFAULT_PERIOD_MS, Extra, Form, Target, generic_back};
@@ -19,8 +18,7 @@ use super::source::Source;
 use super::table::shared_qspec;
 use super::waiting::Arrival;
 use crate::wire::{
-    Carried, GenericFlags, Hop, Hops, Info, InfoSpec, MAX_HOPS_OCTETS, Message, MessageFlags, MessageId,
-    MessageType,
+    Carried, GenericFlags, Hop, Hops, Info, InfoSpec, Message, MessageFlags, MessageId, MessageType, Part,
 };
 
 /// The effect of a granted RESERVE on its session.
@@ -298,7 +296,7 @@ impl Qos {
         let quality = rmf::quality(&session.qspec);
         // In the order of the flow, the last node that granted is the first.
         let own = session.ifindex.and_then(|ifindex| self.interfaces.on(ifindex, session.mri().dst()));
-        let own = own.map(|address| Hop { address, rate: session.rate, after_gap: false, routers: 0 });
+        let own = own.map(|address| Hop::new(address, Part::Rate(session.rate)));
         if let Some(local) = session.local.as_mut() {
             let first = !core::mem::replace(&mut local.granted, true);
             let mut hops: Vec<HopGrant> =
@@ -392,10 +390,7 @@ impl Qos {
         if let Some(address) = self.interfaces.on(arrival.ifindex, arrival.mri.dst()) {
             let after_gap = self.after_gap(arrival);
             let routers = if after_gap { arrival.ip_distance } else { 0 };
-            let hop = Hop { address, rate, after_gap, routers };
-            if octets.len() + hop.octets() <= MAX_HOPS_OCTETS {
-                hop.write(&mut Writer::new(&mut octets));
-            }
+            Hop { after_gap, routers, ..Hop::new(address, Part::Rate(rate)) }.append(&mut octets);
         }
         Some(octets)
     }
@@ -439,5 +434,5 @@ pub(super) fn copy_objects(into: &mut RareVec<u8>, objects: &Carried<'_>) {
     }
     let into: &mut Vec<u8> = into;
     into.clear();
-    objects.write(&mut Writer::new(into));
+    objects.write(&mut signalbox_wire::Writer::new(into));
 }

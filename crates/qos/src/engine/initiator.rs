@@ -17,7 +17,7 @@ use super::rmf::{self, CarriedBy, Flow};
 use super::session::{Before, Local, Marks, Origin, RequestKind, Stage};
 use super::table::shared_qspec;
 use super::waiting::Waiting;
-use crate::wire::{BindingCode, BoundSession, Carried, Hop, Hops, Info, MAX_HOPS_OCTETS, Message, Source};
+use crate::wire::{BindingCode, BoundSession, Carried, Hop, Hops, Info, Message, Part, Source};
 
 impl Qos {
     pub(super) fn on_command(&mut self, id: u64, command: Command, resources: &mut Resources) {
@@ -268,12 +268,8 @@ impl Qos {
         session.next_rsn();
         // The new request replaces all earlier ones.
         session.pending.clear();
-        let own = self.interfaces.on(route.ifindex, session.mri().dst()).map(|address| Hop {
-            address,
-            rate: session.rate,
-            after_gap: false,
-            routers: 0,
-        });
+        let own = self.interfaces.on(route.ifindex, session.mri().dst());
+        let own = own.map(|address| Hop::new(address, Part::Rate(session.rate)));
         if let Some(local) = session.local.as_mut() {
             local.hops = own.iter().copied().map(HopGrant::from).collect();
         }
@@ -588,10 +584,10 @@ pub(super) const CONTINUED: u32 = 1 << 16;
 pub(super) fn far_end(hops: Option<Hops<'_>>) -> Option<bool> {
     let hops = hops?;
     let last = hops.iter().last()?;
-    if last.rate == 0 {
+    if matches!(last.part, Part::Rate(0) | Part::End) {
         return Some(true);
     }
-    (hops.octets().len() + last.octets() <= MAX_HOPS_OCTETS).then_some(false)
+    (!hops.is_full()).then_some(false)
 }
 
 /// A SESSION-AUTH object with these attributes (RFC 5981 §3).

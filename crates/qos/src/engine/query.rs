@@ -17,7 +17,7 @@ use super::session::{Local, Marks, Origin, RequestKind, Session, Stage};
 use super::source::Source;
 use super::table::shared_qspec;
 use super::waiting::Arrival;
-use crate::wire::{Carried, GenericFlags, Hop, Hops, Info, Message, MessageType};
+use crate::wire::{Carried, GenericFlags, Hop, Hops, Info, Message, MessageType, Part};
 
 impl Qos {
     pub(super) fn on_query(
@@ -413,7 +413,7 @@ impl Qos {
         }
         let mut hops = Vec::new();
         if let Some(address) = self.interfaces.on(route.ifindex, mri.dst()) {
-            Hop { address, rate: available, after_gap: false, routers: 0 }.write(&mut Writer::new(&mut hops));
+            Hop::new(address, Part::Rate(available)).write(&mut Writer::new(&mut hops));
         }
         let init = kind == RequestKind::ReserveInit;
         let rii = self.new_rii(key);

@@ -94,6 +94,7 @@ impl Qos {
         // A message that waited for its route comes again with it.
         if route.is_none() {
             self.counters.received(&message);
+            self.counters.foreign_objects += u64::from(message.foreign);
         }
         tracing::trace!(
             session = %arrival.session,

@@ -8,7 +8,7 @@ use super::Qos;
 use super::compose::Extra;
 use super::event::Failure;
 use super::session::{RequestKind, Retry, Stage};
-use crate::wire::{Hop, InfoClass};
+use crate::wire::{Hop, InfoClass, Part};
 
 impl Qos {
     /// Whether a request that failed temporarily is sent again later. Then the user gets no event yet. Confirmed
@@ -66,7 +66,7 @@ impl Qos {
             && let Some(address) =
                 self.interfaces.on(session.ifindex.unwrap_or_default(), session.mri().dst())
         {
-            let own = Hop { address, rate: session.rate, after_gap: false, routers: 0 };
+            let own = Hop::new(address, Part::Rate(session.rate));
             own.write(&mut Writer::new(&mut hops));
         }
         hops

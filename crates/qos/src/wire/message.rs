@@ -1,9 +1,9 @@
 //! A whole message: parsing it, and checking it by the grammar of RFC 5974 §5.1.2.
 
 use signalbox_wire::Reader;
+use signalbox_wire::hops::Hops;
 
 use super::code_points::{GenericFlags, Info, MessageFlags, MessageType, ObjectType};
-use super::hops::Hops;
 use super::info_spec::InfoSpec;
 use super::lists::{RsnList, SessionIds};
 use super::object::{Carried, Extensibility, HEADER_OCTETS, Objects, RawObject};
@@ -55,6 +55,9 @@ pub struct Message<'a> {
     pub note: Option<&'a str>,
     /// Private to Signalbox: the rate that the node which refused could still give, octets a second.
     pub available: Option<u64>,
+    /// An object with a type that is private to Signalbox was left out, because it has another content: the types of the range for
+    /// private use can have another meaning for nodes of other makes.
+    pub foreign: bool,
     /// Objects of unknown type with AB=10. They are forwarded.
     pub forwarded: Carried<'a>,
     /// Objects of unknown type with AB=11. They are stored with the session and repeated in refreshes.
@@ -85,6 +88,7 @@ impl<'a> Message<'a> {
             hops: None,
             note: None,
             available: None,
+            foreign: false,
             forwarded: Carried::forwarded(&[]),
             refreshed: Carried::refreshed(&[]),
         }
@@ -160,9 +164,9 @@ impl<'a> Message<'a> {
                 once!(second_qspec, object.value);
             }
             ObjectType::QSPEC => once!(qspec, object.value),
-            ObjectType::HOPS => once!(hops, Hops::parse(object)?),
-            ObjectType::NOTE => once!(note, note(object)?),
-            ObjectType::AVAILABLE => once!(available, available(object)?),
+            ObjectType::HOPS => self.foreign |= !keep(&mut self.hops, Hops::from_octets(object.value)),
+            ObjectType::NOTE => self.foreign |= !keep(&mut self.note, note(object)),
+            ObjectType::AVAILABLE => self.foreign |= !keep(&mut self.available, available(object)),
             _ => {} // SESSION-AUTH: any number, not interpreted
         }
         Ok(())
@@ -245,15 +249,22 @@ pub fn identify(octets: &[u8]) -> (Option<u32>, Option<Rsn>) {
     (rii, rsn)
 }
 
-fn note<'a>(object: &RawObject<'a>) -> Result<&'a str, DecodeError> {
-    let end = object.value.iter().rposition(|octet| *octet != 0).map_or(0, |last| last + 1);
-    core::str::from_utf8(object.value.get(..end).unwrap_or_default())
-        .map_err(|_| object.error(Info::BAD_VALUE, "note", 0))
+/// Keeps the value of a private object, if it is one and the first.
+fn keep<T>(slot: &mut Option<T>, value: Option<T>) -> bool {
+    let first = slot.is_none() && value.is_some();
+    if first {
+        *slot = value;
+    }
+    first
 }
 
-fn available(object: &RawObject<'_>) -> Result<u64, DecodeError> {
-    let rate = object.value.try_into().map(u64::from_be_bytes);
-    rate.map_err(|_| object.error(Info::BAD_VALUE, "available", 0))
+fn note<'a>(object: &RawObject<'a>) -> Option<&'a str> {
+    let end = object.value.iter().rposition(|octet| *octet != 0).map_or(0, |last| last + 1);
+    core::str::from_utf8(object.value.get(..end)?).ok()
+}
+
+fn available(object: &RawObject<'_>) -> Option<u64> {
+    object.value.try_into().map(u64::from_be_bytes).ok()
 }
 
 /// The grammars of RFC 5974 §5.1.2. SESSION-AUTH is allowed in all but NOTIFY (RFC 5981 §6.2), private objects in any.

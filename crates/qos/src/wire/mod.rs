@@ -2,7 +2,6 @@
 
 mod code_points;
 mod encode;
-mod hops;
 mod info_spec;
 mod lists;
 mod message;
@@ -15,9 +14,9 @@ pub use code_points::{
     AGGREGATION_LEVELS, BindingCode, GenericFlags, Info, InfoClass, MessageFlags, MessageType, ObjectType,
     router_alert_value,
 };
-pub use hops::{Hop, Hops, MAX_HOPS_OCTETS};
 pub use info_spec::{Diagnosis, InfoSpec, Source};
 pub use lists::{RsnList, SessionIds};
 pub use message::{Message, identify};
 pub use object::{Carried, Extensibility, HEADER_OCTETS, Objects, RawObject, write_auth};
+pub use signalbox_wire::hops::{Hop, Hops, MAX_HOPS_OCTETS, Part};
 pub use values::{BoundSession, Classifier, MessageId, Rsn};

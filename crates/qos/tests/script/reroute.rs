@@ -5,7 +5,7 @@ use std::time::Duration;
 use signalbox_core::service::{NetworkEvent, SiiHandle};
 use signalbox_core::{Direction, IfIndex};
 use signalbox_qos::engine::Config;
-use signalbox_qos::wire::{Hop, Hops, Info, Message, MessageFlags, MessageType, Rsn};
+use signalbox_qos::wire::{Hop, Hops, Info, Message, MessageFlags, MessageType, Part, Rsn};
 use signalbox_wire::Writer;
 
 use crate::rig::{
@@ -89,8 +89,7 @@ fn a_relay_does_not_answer_for_a_path_that_has_not_answered() {
     let request = reserve(3, &some);
     let sent = rig.network(flow(), NetworkEvent::Good(second));
     assert!(matches!(&sent[..], [question] if question.info() == Info::FULL_QSPEC_REQUIRED), "{sent:?}");
-    let octets_of_hops =
-        octets_of(&[Hop { address: addr("10.0.1.9"), rate: 5, after_gap: false, routers: 0 }]);
+    let octets_of_hops = octets_of(&[Hop::new(addr("10.0.1.9"), Part::Rate(5))]);
     let hops = Hops::from_octets(&octets_of_hops);
     let sent = rig.receive(&Message { rii: Some(70), hops, ..request });
     let [onward] = &sent[..] else { panic!("{sent:?}") };

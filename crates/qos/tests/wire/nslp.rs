@@ -258,6 +258,28 @@ fn unknown_objects_are_dealt_with_by_their_flags() {
     );
 }
 
+/// Another make may use the types of the range for private use for something else (§6.2).
+#[test]
+fn a_private_object_of_another_content_is_left_out_alone() {
+    let reserve = "01010000 00020002 0000000500000001";
+    let hop = "04000003 c0000201";
+    for foreign in [
+        format!("87d00001 04000003"),
+        format!("87d00002 05000003 c0000201"),
+        format!("87d00026 {}", hop.repeat(19)),
+        "87d10001 ff000000".to_owned(),
+        "87d30001 00000000".to_owned(),
+    ] {
+        let octets = octets(&format!("{reserve} {foreign}"));
+        let message = Message::parse(&octets).unwrap();
+        assert!(message.foreign && message.hops.is_none() && message.note.is_none(), "{foreign}");
+        assert_eq!(encoded(&message), parse_hex(reserve).unwrap(), "{foreign}");
+    }
+    let twice = octets(&format!("{reserve} 87d00002 {hop} 87d00000"));
+    let message = Message::parse(&twice).unwrap();
+    assert!(message.foreign && message.hops.unwrap().iter().count() == 1);
+}
+
 /// QOS-5.1.3.6-34
 #[test]
 fn diagnosis_names_the_object() {
