@@ -483,8 +483,10 @@ impl Qos {
                 }
                 return self.end_local(key, None, resources);
             }
+            Origin::ForSender if !local.granted => self.notify_sender(key, &failure),
             _ => {}
         }
+        let Some(local) = self.sessions.get(key).and_then(|session| session.local.as_ref()) else { return };
         // Of a bidirectional reservation the user gets no event before both directions are granted.
         let reported = local.granted && local.unreported.is_none();
         let event = if reported { QosEvent::Lost(failure) } else { QosEvent::Failed(failure) };

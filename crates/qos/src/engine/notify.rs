@@ -5,10 +5,12 @@ use signalbox_resources::Resources;
 
 use super::Qos;
 use super::compose::{Target, generic, generic_back};
+use super::event::Failure;
+use super::receive::cut;
 use super::response::failure;
-use super::session::{Marks, Stage};
+use super::session::{Marks, RequestKind, Stage};
 use super::waiting::Arrival;
-use crate::wire::{Info, InfoSpec, Message, MessageType};
+use crate::wire::{Info, InfoClass, InfoSpec, Message, MessageType, Source};
 
 impl Qos {
     pub(super) fn on_notify(&mut self, message: &Message<'_>, arrival: &Arrival, resources: &mut Resources) {
@@ -50,7 +52,15 @@ impl Qos {
         }
         let Some(session) = self.sessions.get(key) else { return };
         if !towards_initiator {
-            if session.stage == Stage::Reserved && !session.is_end() {
+            // The receiver, or a node on the way from it, refuses what this sender asked it for.
+            let waits = session.local.is_some()
+                && session.pending.iter().any(|pending| pending.kind == RequestKind::ReserveInit);
+            if waits && info.info.is_error() {
+                let failure = failure(message, &info);
+                return self.on_refused(key, RequestKind::ReserveInit, failure, resources);
+            }
+            let concerns = session.stage == Stage::Reserved || session.marks.has(Marks::RECEIVER_INITIATED);
+            if concerns && !session.is_end() {
                 self.pass_notify(key, message, arrival, true);
             }
             return;
@@ -83,6 +93,7 @@ impl Qos {
             info: message.info,
             qspec: message.qspec,
             note: message.note,
+            available: message.available,
             forwarded: message.forwarded,
             refreshed: message.refreshed,
             ..Message::new(MessageType::NOTIFY)
@@ -95,6 +106,24 @@ impl Qos {
     /// octets, to be sent again.
     pub(super) fn notify_receiver(&mut self, key: Key) -> Option<Vec<u8>> {
         self.notify_back(key, Info::RESERVATION_FAILURE, Some("released by the sender"), true)
+    }
+
+    /// Notifies the sender of a flow that the reservation which it asked this node for failed. No RESPONSE reaches it: a QUERY with
+    /// RESERVE-INIT is answered by a RESERVE (RFC 5974 §4.3), and the errors of a RESERVE go to the node that sent it (§5.4.3).
+    pub(super) fn notify_sender(&mut self, key: Key, failure: &Failure) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let node = failure.node.as_deref().and_then(|node| node.parse().ok());
+        let source = node.map_or_else(|| self.own_source(session), Source::Address);
+        let info = Info { class: InfoClass(failure.class), code: failure.code };
+        let info = if info.is_error() { info } else { Info::RESERVATION_FAILURE };
+        let notify = Message {
+            generic: generic(session),
+            info: Some(InfoSpec { source, ..InfoSpec::from(info) }),
+            note: failure.rule.as_deref().and_then(|note| self.told(note)).map(cut),
+            available: failure.available,
+            ..Message::new(MessageType::NOTIFY)
+        };
+        self.send_notify(Target::towards_responder(session), &notify);
     }
 
     /// Notifies the QNI of a session.

@@ -242,7 +242,7 @@ impl Qos {
     }
 
     /// What another node is told of the reason of a refusal.
-    fn told<'a>(&self, note: &'a str) -> Option<&'a str> {
+    pub(super) fn told<'a>(&self, note: &'a str) -> Option<&'a str> {
         if self.config.report_rule || super::smaller::mtu_of(note).is_some() {
             return Some(note);
         }

@@ -319,3 +319,28 @@ fn a_query_is_answered_where_it_ends() {
         assert_eq!(answer.hops.len(), nodes, "{proxy} {next_node_only}");
     }
 }
+
+/// Issue 30: the errors of a RESERVE go to the receiver that sent it. It tells the sender which node refused, and why, so that the
+/// sender does not wait until its QUERY is given up.
+#[test]
+fn the_sender_learns_why_its_receiver_could_not_reserve() {
+    for refusing in 0..3 {
+        let mut net = Net::chain(4);
+        net.reserve(0, 1, receiver_initiated(3, 125_000));
+        // The link is filled after the QUERY has passed.
+        net.run(Duration::from_millis(12));
+        net.nodes[refusing].resources = crate::net::resources("1mbit");
+        net.seconds(2);
+        let events = net.events(0);
+        let [QosEvent::Started { .. }, QosEvent::Failed(failure)] = events.as_slice() else {
+            panic!("{refusing}: {events:?}")
+        };
+        assert_eq!((failure.class, failure.code), (4, 0x07), "{failure:?}");
+        let node = failure.node.as_deref().unwrap_or_default();
+        assert!(node.starts_with(&format!("10.{refusing}.")), "{failure:?}");
+        assert!(failure.rule.as_deref().is_some_and(|rule| rule.contains("share")), "{failure:?}");
+        net.seconds(60);
+        assert_eq!(net.all_held(), [0; 4]);
+        assert_eq!(net.nodes.iter().map(|n| n.qos.sessions()).sum::<u32>(), 0);
+    }
+}
