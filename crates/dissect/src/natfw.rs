@@ -32,6 +32,7 @@ pub(crate) fn json(message: &Message<'_>) -> Value {
         json!({ "port": bindings.port, "addresses": addresses })
     });
     add("bindings", bindings);
+    add("hops", message.hops.map(|hops| hops.iter().map(crate::json::hop).collect::<Vec<_>>().into()));
     Value::Object(fields)
 }
 
@@ -111,6 +112,10 @@ pub(crate) fn text(f: &mut String, message: &Message<'_>) -> fmt::Result {
     if let Some(bindings) = message.bindings {
         let addresses: Vec<_> = bindings.iter().map(|address| address.to_string()).collect();
         writeln!(f, "    external addresses of NATs [{}]{}", addresses.join(", "), at(bindings.port))?;
+    }
+    for hop in message.hops.iter().flat_map(|hops| hops.iter()) {
+        let gap = if hop.after_gap { ", behind routers or nodes that are unknown" } else { "" };
+        writeln!(f, "    {} {}{gap}", hop.address, hop.part)?;
     }
     Ok(())
 }

@@ -168,8 +168,7 @@ pub fn passage(id: u64, event: PassageEvent) -> Result<PinholeEvent, PassageRefu
                 address: address.to_string(),
                 port: port.map(Into::into),
             }),
-            bindings: Vec::new(),
-            far_end: None,
+            ..common::PinholeGranted::default()
         }),
         PassageEvent::Accepted { session, flow } => PinholeEvent::Accepted(common::PinholeAccepted {
             session_id: session_id(session),

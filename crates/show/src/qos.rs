@@ -3,6 +3,7 @@
 use signalbox_api::qos::v1;
 use signalbox_api::v1 as common;
 use signalbox_api::v1::service::Service as ApiService;
+use signalbox_core::hops::{Hop, Part};
 use signalbox_node::qos::{
     CONFLICT, Failure, Granted, HopGrant, Quality, ReserveRequest, Role, Service, SessionView,
 };
@@ -74,12 +75,8 @@ pub fn grant(Granted { quality, hops, gaps, far_end, back, .. }: &Granted) -> co
 }
 
 fn hop(hop: &HopGrant) -> common::HopGrant {
-    common::HopGrant {
-        address: hop.address.to_string(),
-        rate_octets_per_s: (hop.rate > 0).then_some(hop.rate),
-        after_gap: hop.after_gap,
-        routers_before: (hop.routers > 0).then(|| hop.routers.into()),
-    }
+    let HopGrant { address, rate, after_gap, routers } = *hop;
+    types::hop(&Hop { after_gap, routers, ..Hop::new(address, Part::Rate(rate)) })
 }
 
 /// A failure, with the cause that its INFO_SPEC gives (RFC 5974 §5.1.3.6).

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use signalbox_api::v1;
+use signalbox_core::hops::{Hop, Part};
 use signalbox_core::node::{Interface, Prefix};
 use signalbox_core::pinhole::{Endpoint, OpenerId, Pinhole, Verdict};
 use signalbox_core::security::Identity;
@@ -14,6 +15,28 @@ use signalbox_node::ProtocolId;
 #[must_use]
 pub fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A node of a path that granted a request.
+#[must_use]
+pub fn hop(hop: &Hop) -> v1::HopGrant {
+    let (part, rate) = match hop.part {
+        // The end of a flow holds nothing.
+        Part::Rate(0) | Part::End => (v1::HopPart::End, None),
+        Part::Rate(rate) => (v1::HopPart::Holds, Some(rate)),
+        Part::Opened => (v1::HopPart::Opened, None),
+        Part::Translated => (v1::HopPart::Translated, None),
+        Part::Reserved => (v1::HopPart::Reserved, None),
+        Part::Blocked => (v1::HopPart::Blocked, None),
+        Part::Passed => (v1::HopPart::Passed, None),
+    };
+    v1::HopGrant {
+        address: hop.address.to_string(),
+        rate_octets_per_s: rate,
+        after_gap: hop.after_gap,
+        routers_before: (hop.routers > 0).then(|| hop.routers.into()),
+        part: part.into(),
+    }
 }
 
 /// A session identifier.

@@ -765,13 +765,16 @@ pub struct HopGrant {
     /// Absent where the flow ends and nothing needs to be held.
     #[prost(uint64, optional, tag = "2")]
     pub rate_octets_per_s: ::core::option::Option<u64>,
-    /// There are routers without the application before it.
+    /// There are routers without the application before it, or nodes of another make.
     #[prost(bool, tag = "3")]
     pub after_gap: bool,
     /// How many routers without the application are before it, by the TTL of the message. Absent: no router is before it, or the node
     /// does not report it.
     #[prost(uint32, optional, tag = "19")]
     pub routers_before: ::core::option::Option<u32>,
+    /// What it did. Nothing proves it: each node on the way of the answer could have written it.
+    #[prost(enumeration = "HopPart", tag = "20")]
+    pub part: i32,
 }
 impl ::prost::Name for HopGrant {
     const NAME: &'static str = "HopGrant";
@@ -1061,6 +1064,58 @@ impl ::prost::Name for TestPolicyResponse {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/signalbox.v1.TestPolicyResponse".into()
+    }
+}
+/// What a node of a path did for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum HopPart {
+    Unspecified = 0,
+    /// It holds, or could give, the rate.
+    Holds = 1,
+    /// It is the end of the flow.
+    End = 2,
+    /// It lets the packets pass.
+    Opened = 3,
+    /// It lets the packets pass, and translates addresses or ports.
+    Translated = 4,
+    /// It keeps a place for a flow that its sender opens later.
+    Reserved = 5,
+    /// It drops the packets.
+    Blocked = 6,
+    /// It only passed the request on.
+    Passed = 7,
+}
+impl HopPart {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "HOP_PART_UNSPECIFIED",
+            Self::Holds => "HOP_PART_HOLDS",
+            Self::End => "HOP_PART_END",
+            Self::Opened => "HOP_PART_OPENED",
+            Self::Translated => "HOP_PART_TRANSLATED",
+            Self::Reserved => "HOP_PART_RESERVED",
+            Self::Blocked => "HOP_PART_BLOCKED",
+            Self::Passed => "HOP_PART_PASSED",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "HOP_PART_UNSPECIFIED" => Some(Self::Unspecified),
+            "HOP_PART_HOLDS" => Some(Self::Holds),
+            "HOP_PART_END" => Some(Self::End),
+            "HOP_PART_OPENED" => Some(Self::Opened),
+            "HOP_PART_TRANSLATED" => Some(Self::Translated),
+            "HOP_PART_RESERVED" => Some(Self::Reserved),
+            "HOP_PART_BLOCKED" => Some(Self::Blocked),
+            "HOP_PART_PASSED" => Some(Self::Passed),
+            _ => None,
+        }
     }
 }
 /// Generated client implementations.
@@ -1826,7 +1881,7 @@ impl ::prost::Name for PinholeRelease {
         "/signalbox.v1.PinholeRelease".into()
     }
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct OpenPinholeResponse {
     #[prost(uint64, tag = "1")]
     pub time_unix_us: u64,
@@ -1835,7 +1890,7 @@ pub struct OpenPinholeResponse {
 }
 /// Nested message and enum types in `OpenPinholeResponse`.
 pub mod open_pinhole_response {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Event {
         /// Signaling began.
         #[prost(message, tag = "2")]
@@ -1897,7 +1952,7 @@ impl ::prost::Name for PinholeStarted {
         "/signalbox.v1.PinholeStarted".into()
     }
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PinholeGranted {
     /// Lifetime without a refresh.
     #[prost(uint64, tag = "1")]
@@ -1909,9 +1964,15 @@ pub struct PinholeGranted {
     #[prost(string, repeated, tag = "3")]
     pub bindings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// Whether the end of the flow itself answered, as in `PathGrant`. Absent with `expose` and `block`, which the edge answers, with
-    /// `proxy`, and with casp.
+    /// `scope`, and with `proxy` or casp if the node that answered does not report it.
     #[prost(bool, optional, tag = "24")]
     pub far_end: ::core::option::Option<bool>,
+    /// Nodes of the path that reported what they did, in the order of the request, without this one.
+    #[prost(message, repeated, tag = "25")]
+    pub hops: ::prost::alloc::vec::Vec<HopGrant>,
+    /// Somewhere on the path are routers or nodes that are not in `hops`.
+    #[prost(bool, tag = "26")]
+    pub gaps: bool,
 }
 impl ::prost::Name for PinholeGranted {
     const NAME: &'static str = "PinholeGranted";

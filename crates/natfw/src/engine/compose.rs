@@ -10,8 +10,10 @@ use signalbox_wire::Writer;
 use super::Natfw;
 use super::check::Refused;
 use super::outbox::{Parcel, Purpose};
-use super::session::{Answer, Asked, Kind, Session};
-use crate::wire::{Bindings, Carried, IcmpTypes, Info, Information, Message, MessageType, refused_by};
+use super::session::{Answer, Asked, Kind, Origin, Session};
+use crate::wire::{
+    Bindings, Carried, Hop, Hops, IcmpTypes, Info, Information, Message, MessageType, refused_by,
+};
 
 /// How much longer GIST keeps the routing state of a session than the session lives.
 const ROUTE_REST: Duration = Duration::from_secs(5);
@@ -146,15 +148,29 @@ impl Natfw {
         // An edge that made the session for an EXTERNAL has no previous peer.
         let Some(session) = self.sessions.get(key).filter(|session| !session.begins_here()) else { return };
         let to = Target::previous(session);
+        let hops = session.peers.lists().then(|| self.with_own(session, answer));
         let response = Message {
             msn: Some(answer.msn),
             lifetime: Some(answer.lifetime),
+            hops: hops.as_deref().and_then(Hops::from_octets),
+            carried: Carried::among(&answer.carried),
             info: Some(Info::PROCESSED.into()),
             external: answer.external,
             bindings: answer.bindings.as_ref().map(|(port, addresses)| Bindings::of(*port, addresses)),
             ..Message::new(MessageType::RESPONSE)
         };
         self.send(to, &response, Purpose::Unwatched);
+    }
+
+    /// The list of the nodes that granted a request, with an entry of this node. A full list is unchanged.
+    fn with_own(&self, session: &Session, answer: &Answer) -> Vec<u8> {
+        let mut hops = answer.hops.clone();
+        let (ifindex, after_gap, routers) = session.peers.before();
+        if let Some(address) = self.interfaces.address(Some(ifindex), session.asked.mri().src().is_ipv4()) {
+            Hop { after_gap, routers, answered: answer.own, ..Hop::new(address, session.part()) }
+                .append(&mut hops);
+        }
+        hops
     }
 
     /// Sends the request of a session to the next peer, with the objects that `received` carries along.
@@ -174,6 +190,10 @@ impl Natfw {
         let binding = external.and_then(|external| external.binding);
         let asks_bindings = session.local.as_ref().is_some_and(|local| local.bindings);
         let token = session.local.as_ref().map(|local| local.token.clone()).unwrap_or_default();
+        let lists = match received {
+            Some((_, message)) => message.hops.is_some(),
+            None => matches!(session.origin(), Origin::Command(_)) && !deletes,
+        };
         // A request that comes back is known by its sequence number, so that it may go on with a hop count of this node.
         let hops = received.and_then(|(received, _)| match received.onward() {
             Onward::Preserved(hops) => Some(hops),
@@ -205,6 +225,8 @@ impl Natfw {
             nonce,
             icmp_types: (!icmp_types.is_empty()).then(|| IcmpTypes::of(&icmp_types)),
             bindings,
+            hops: lists.then_some(Hops::EMPTY),
+            neighbour: lists,
             carried: received.map_or(Carried::among(&token), |(_, message)| message.carried),
             ..Message::new(kind)
         };

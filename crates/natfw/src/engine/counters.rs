@@ -2,7 +2,7 @@
 
 use signalbox_core::metrics::{
     Family, MESSAGES_DROPPED, MESSAGES_RECEIVED, MESSAGES_SENT, MESSAGES_UNANSWERED, MESSAGES_UNWATCHED,
-    RETRANSMISSIONS, ROUTE_EVENTS, TABLE_FULL,
+    OBJECTS_DROPPED, RETRANSMISSIONS, ROUTE_EVENTS, TABLE_FULL,
 };
 
 /// Rules of this node.
@@ -78,6 +78,8 @@ signalbox_core::counters! {
         /// NOTIFYs of unknown sessions, of nodes that are not peers of the session, without a messaging association, or
         /// in the wrong direction.
         stray_notifies: u64 => MESSAGES_DROPPED { reason: "stray_notify" },
+        /// Messages with an object of a type that is private to this suite, but of another content: they are processed without it.
+        foreign_objects: u64 => OBJECTS_DROPPED { object: "private" },
         /// Messages forwarded without waiting for their result, because too many wait.
         unwatched: u64 => MESSAGES_UNWATCHED,
         /// Sessions refused because the table is full, or what is left is for other sources.

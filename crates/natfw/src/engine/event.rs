@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use signalbox_core::service::SendError;
 use signalbox_core::{Mri, SessionId};
+use signalbox_wire::hops::Hop;
 
 /// An event of a request. [`NatfwEvent::Refused`], [`NatfwEvent::Failed`] and [`NatfwEvent::Closed`] are the last of
 /// their request.
@@ -44,6 +45,12 @@ pub struct Granted {
     pub external: Option<(Ipv4Addr, Option<u16>)>,
     /// External addresses of the other NATs.
     pub bindings: Vec<Ipv4Addr>,
+    /// Nodes of the path that reported what they did, in the order of the request. This one is not among them.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub hops: Vec<Hop>,
+    /// Some routers or nodes of the path are not known.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub gaps: bool,
     /// The end of the flow itself answered. `None`: another node may have answered in its place, or the request goes to the edge only.
     #[cfg_attr(feature = "serde", serde(default))]
     pub far_end: Option<bool>,

@@ -8,6 +8,7 @@ use signalbox_core::node::{NoRoute, Prefix, Route, RouteQuery};
 use signalbox_core::slab::Key;
 use signalbox_core::{Mri, SessionId};
 use signalbox_resources::{End, Resources};
+use signalbox_wire::hops::Path;
 
 use super::Natfw;
 use super::check::{has_ports, seconds};
@@ -178,7 +179,7 @@ impl Natfw {
             // The edge has a rule of its own, and no previous peer to answer.
             if session.plan.installs {
                 let msn = session.msn;
-                self.succeed(key, Answer { msn, lifetime: granted, external: None, bindings: None });
+                self.succeed(key, Answer { msn, lifetime: granted, ..Answer::default() });
             }
             return;
         }
@@ -187,9 +188,14 @@ impl Natfw {
         local.refresh = Some(self.now + self.rng.jitter(period, 0.5, 1.5));
         let external = message.external.map(|external| (external.address, external.port));
         let bindings = message.bindings.map(|bindings| bindings.iter().collect()).unwrap_or_default();
-        // Without a proxy, the node that does not find the end of the flow refuses (RFC 5973 §3.7.1).
-        let far_end = (session.kind == Kind::Create && !session.asked.proxy).then_some(true);
-        let granted = Granted { session: id, lifetime, external, bindings, far_end };
+        let Path { hops, gaps, far_end } = Path::of(message.hops.unwrap_or_default(), true);
+        let far_end = match session.kind {
+            // Without a proxy, the node that does not find the end of the flow refuses (RFC 5973 §3.7.1).
+            Kind::Create if !session.asked.proxy => Some(true),
+            Kind::Create => far_end,
+            Kind::External => None,
+        };
+        let granted = Granted { session: id, lifetime, external, bindings, hops, gaps, far_end };
         if let Some(Proxied::Waits(waits)) = &mut local.proxied {
             let until = waits.as_ref().map_or(self.now + wait_for_create(&self.config), |(_, until)| *until);
             *waits = Some((granted, until));

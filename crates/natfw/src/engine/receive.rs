@@ -32,6 +32,7 @@ impl Natfw {
             _ => &mut self.counters.notifies_received,
         };
         *counter += 1;
+        self.counters.foreign_objects += u64::from(message.foreign);
         match message.kind {
             MessageType::CREATE | MessageType::EXTERNAL => {
                 self.on_request(received, &message, Routes::default(), resources)

@@ -268,6 +268,7 @@ impl Natfw {
     fn proceed(&mut self, key: Key, received: &RecvMessage<'_>, message: &Message<'_>) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.peers.set_previous(received.sii, received.state);
+        session.peers.note_list(received, message);
         let (answers, forwards, lifetime) = (session.plan.answers, session.plan.forwards, session.accepted);
         if forwards {
             self.send_on(key, lifetime, Some((received, message)));
@@ -276,7 +277,9 @@ impl Natfw {
             let Some(session) = self.sessions.get(key) else { return };
             let bindings = message.bindings.map(|bindings| (bindings.port, bindings.octets().to_vec()));
             let external = session.plan.external.as_ref().and_then(|external| external.address);
-            self.succeed(key, Answer { msn: session.msn, lifetime, external, bindings });
+            let answer =
+                Answer { msn: session.msn, lifetime, external, bindings, own: true, ..Answer::default() };
+            self.succeed(key, answer);
             self.proxy_for(key);
         }
     }

@@ -73,7 +73,16 @@ impl Natfw {
             return self.fail(key, msn, &Failed { lifetime: Some(limit), ..wrong.into() }, resources);
         }
         let bindings = message.bindings.map(|bindings| (bindings.port, bindings.octets().to_vec()));
-        self.succeed(key, Answer { msn, lifetime: granted, external: message.external, bindings });
+        let answer = Answer {
+            msn,
+            lifetime: granted,
+            external: message.external,
+            bindings,
+            own: false,
+            hops: message.hops.map(|hops| hops.octets().to_vec()).unwrap_or_default(),
+            carried: message.carried.iter().flatten().copied().collect(),
+        };
+        self.succeed(key, answer);
     }
 
     /// The request of a session succeeded: its rule becomes active, then the RESPONSE goes to the previous peer.
@@ -187,7 +196,7 @@ impl Natfw {
         // §3.7.6.2: the last node answers in the place of a receiver that does not run the application.
         if session.asked.proxy && session.kind == Kind::Create && no_node && session.state == State::Pending {
             let lifetime = session.accepted;
-            return self.succeed(key, Answer { msn, lifetime, external: None, bindings: None });
+            return self.succeed(key, Answer { msn, lifetime, own: true, ..Answer::default() });
         }
         let info = match (no_node, session.kind) {
             (false, _) => Info::NO_RESOURCES,

@@ -8,11 +8,11 @@ use signalbox_core::pinhole::{Endpoint, OpenerId, PinholeId};
 use signalbox_core::service::{RecvMessage, SiiHandle, StateHandle};
 use signalbox_core::slab::Key;
 use signalbox_core::wheel::{Link, Timed};
-use signalbox_core::{Direction, Flow, Mri, SessionId, Time};
+use signalbox_core::{Direction, Flow, IfIndex, Mri, SessionId, Time};
 use signalbox_resources::{Passage, RequestedBy};
 
 use super::event::Granted;
-use crate::wire::{DataTerminal, ExternalAddress, FlowInfo, Message};
+use crate::wire::{DataTerminal, ExternalAddress, FlowInfo, Message, Part};
 
 /// The message that made the session, and that refreshes and deletes it (RFC 5973 §3.7.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -236,13 +236,19 @@ pub(super) enum Origin {
 }
 
 /// A RESPONSE that waits until the kernel has the rule.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Answer {
     pub(super) msn: u32,
     pub(super) lifetime: u32,
     pub(super) external: Option<ExternalAddress>,
     /// Port and addresses of NATFW_EXTERNAL_BINDING.
     pub(super) bindings: Option<(Option<u16>, Vec<u8>)>,
+    /// It is that of this node, not of one further on.
+    pub(super) own: bool,
+    /// The nodes further on that granted it; empty if they do not say it.
+    pub(super) hops: Vec<u8>,
+    /// Objects of unknown type with AB=10 that came with it (§4.2).
+    pub(super) carried: Vec<u8>,
 }
 
 /// The pinhole of the session with this key.
@@ -257,7 +263,11 @@ pub(super) struct Peers {
     previous: u64,
     previous_state: u64,
     next: u64,
+    /// The interface of the last request.
+    ifindex: u32,
     present: u8,
+    /// Routers that the last request passed since the peer that sent it.
+    routers: u8,
 }
 
 const PREVIOUS: u8 = 1;
@@ -265,6 +275,10 @@ const PREVIOUS_STATE: u8 = 2;
 const NEXT: u8 = 4;
 /// The peer towards the initiator had the session at the node before this one, and has not refreshed it since.
 const FORMER: u8 = 8;
+/// The RESPONSE to the last request shall name the nodes that granted it.
+const LISTS: u8 = 16;
+/// A node that does not take part in the list is before this one.
+const AFTER_GAP: u8 = 32;
 
 impl Peers {
     /// The peer towards the initiator.
@@ -289,6 +303,25 @@ impl Peers {
             | if state.is_some() { PREVIOUS_STATE } else { 0 };
         self.previous = peer.map_or(0, |peer| peer.0);
         self.previous_state = state.map_or(0, |state| state.0);
+    }
+
+    /// Keeps what a list of nodes needs to know of a request that came from the peer towards the initiator.
+    pub(super) fn note_list(&mut self, received: &RecvMessage<'_>, message: &Message<'_>) {
+        let gap = received.ip_distance > 0 || !message.neighbour;
+        self.present = self.present & !(LISTS | AFTER_GAP)
+            | if message.hops.is_some() { LISTS } else { 0 }
+            | if gap { AFTER_GAP } else { 0 };
+        (self.ifindex, self.routers) = (received.ifindex.0, received.ip_distance);
+    }
+
+    /// Whether the RESPONSE to the last request shall name the nodes that granted it.
+    pub(super) const fn lists(&self) -> bool {
+        self.present & LISTS != 0
+    }
+
+    /// The interface of the last request, whether a node that does not take part is before this one, and how many routers are.
+    pub(super) const fn before(&self) -> (IfIndex, bool, u8) {
+        (IfIndex(self.ifindex), self.present & AFTER_GAP != 0, self.routers)
     }
 
     /// The peers of a session of the node before this one: GIST knows none of them.
@@ -424,6 +457,21 @@ impl Session {
         let (before, after) = (self.asked.mri(), self.plan.mri());
         let translated = before != after && (after.src() == address || before.dst() == address);
         translated || self.plan.reserved().is_some_and(|reserved| reserved.address == address)
+    }
+
+    /// What this node did for the request, when it succeeded.
+    pub(super) fn part(&self) -> Part {
+        if self.plan.reserved().is_some_and(|reserved| reserved.blocks) {
+            Part::Blocked
+        } else if self.plan.reserved().is_some() {
+            Part::Reserved
+        } else if !self.plan.installs {
+            if self.plan.forwards { Part::Passed } else { Part::End }
+        } else if self.asked.mri() == self.plan.mri() {
+            Part::Opened
+        } else {
+            Part::Translated
+        }
     }
 
     /// Whether a request is of the peer that has the session. That of a node before this one is known by what it proved there:

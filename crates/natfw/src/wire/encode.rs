@@ -4,7 +4,7 @@ use signalbox_wire::Writer;
 
 use super::code_points::{MessageType, ObjectType};
 use super::message::{Message, allowed};
-use super::object::put;
+use super::object::{put, put_hops, put_neighbour};
 
 impl Message<'_> {
     /// Appends the message to `w`. Objects that its type must not have are left out.
@@ -41,6 +41,12 @@ impl Message<'_> {
         }
         if let Some(bindings) = self.bindings.filter(|_| may(ObjectType::EXTERNAL_BINDING)) {
             put(w, ObjectType::EXTERNAL_BINDING, |w| bindings.write(w));
+        }
+        if let Some(hops) = self.hops {
+            put_hops(w, hops);
+        }
+        if self.neighbour {
+            put_neighbour(w);
         }
         self.carried.iter().for_each(|object| w.bytes(object));
     }

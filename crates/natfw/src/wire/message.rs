@@ -1,6 +1,7 @@
 //! A whole message: parsing it, and checking it by the formats of RFC 5973 §4.3.
 
 use signalbox_wire::Reader;
+use signalbox_wire::hops::Hops;
 
 use super::code_points::{Info, InfoClass, MessageType, ObjectType};
 use super::object::{Carried, HEADER_OCTETS, Object, Treatment};
@@ -35,6 +36,13 @@ pub struct Message<'a> {
     pub external: Option<ExternalAddress>,
     /// NATFW_EXTERNAL_BINDING.
     pub bindings: Option<Bindings<'a>>,
+    /// Private to Signalbox: the nodes that granted the request. A request with a list asks for one in its RESPONSE.
+    pub hops: Option<Hops<'a>>,
+    /// Private to Signalbox: the node that sent the message takes part in the list.
+    pub neighbour: bool,
+    /// An object with the type of the list was left out, because it is none: types of the range for private use can have another meaning
+    /// for nodes of other makes.
+    pub foreign: bool,
     /// Objects of unknown type with AB=10. A forwarded message keeps them.
     pub carried: Carried<'a>,
 }
@@ -56,6 +64,9 @@ impl<'a> Message<'a> {
             icmp_types: None,
             external: None,
             bindings: None,
+            hops: None,
+            neighbour: false,
+            foreign: false,
             carried: Carried::NONE,
         }
     }
@@ -86,7 +97,14 @@ impl<'a> Message<'a> {
     }
 
     fn take(&mut self, object: &Object<'a>) -> Result<(), DecodeError> {
+        if object.is_hops() && object.treatment != Treatment::Mandatory {
+            let hops = Hops::from_octets(object.value).filter(|_| self.hops.is_none());
+            self.foreign |= hops.is_none();
+            self.hops = hops.or(self.hops);
+            return Ok(());
+        }
         if object.kind.name().is_none() {
+            self.neighbour |= object.is_neighbour();
             return match object.treatment {
                 Treatment::Mandatory => Err(object.error(Info::UNKNOWN_OBJECT, "Object Type", 0)),
                 Treatment::Optional | Treatment::Forward => Ok(()),

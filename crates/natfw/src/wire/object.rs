@@ -3,6 +3,7 @@
 use core::fmt;
 use core::net::IpAddr;
 
+use signalbox_wire::hops::Hops;
 use signalbox_wire::{Reader, Writer};
 
 use super::code_points::{Info, ObjectType};
@@ -15,10 +16,18 @@ pub const MAX_WORDS: usize = 0xfff;
 /// Length of an object's header, in octets.
 const OBJECT_HEADER: usize = 4;
 
+/// The flags AB=01.
+const OPTIONAL: u16 = 0x4000;
 /// The flags AB=10.
 const FORWARD: u16 = 0x8000;
 /// SESSION_AUTH (RFC 5981 §7), which RFC 5973 does not have: a node that does not know it forwards it.
 const SESSION_AUTH: ObjectType = ObjectType(0x016);
+/// Private to Signalbox: the list of the nodes that granted a request ([`signalbox_wire::hops`]). A request without the list that its
+/// RESPONSE shall have has an empty one. The QoS NSLP of this suite has the same object.
+const HOPS: ObjectType = ObjectType(2000);
+/// Private to Signalbox, without a value: the node that sent the request takes part in the list. A node of another make deletes the object,
+/// because of its flags (AB=01), so that the next node knows of it.
+const NEIGHBOUR: ObjectType = ObjectType(2004);
 /// Private to Signalbox: a text for people. The QoS NSLP of this suite has the same object.
 const NOTE: ObjectType = ObjectType(2001);
 /// Private to Signalbox: the address of the node that refused.
@@ -81,6 +90,16 @@ impl<'a> Object<'a> {
         DecodeError { info, object: Some(self.kind), field, offset }
     }
 
+    /// Whether it is, by its type, a list of the nodes that granted a request.
+    pub(super) fn is_hops(&self) -> bool {
+        self.kind == HOPS
+    }
+
+    /// Whether it says that the node before takes part in that list.
+    pub(super) fn is_neighbour(&self) -> bool {
+        self.kind == NEIGHBOUR && self.treatment == Treatment::Optional && self.value.is_empty()
+    }
+
     /// The value, if it has exactly `N` octets.
     pub(super) fn exactly<const N: usize>(&self) -> Result<[u8; N], DecodeError> {
         self.value.try_into().map_err(|_| self.wrong_length())
@@ -120,6 +139,16 @@ fn put_as(w: &mut Writer<'_>, flags: u16, kind: ObjectType, value: impl FnOnce(&
     }
 }
 
+/// Appends the list of the nodes that granted a request.
+pub(super) fn put_hops(w: &mut Writer<'_>, hops: Hops<'_>) {
+    put_as(w, FORWARD, HOPS, |w| w.bytes(hops.octets()));
+}
+
+/// Appends the object by which the next node knows that no node of another make is between.
+pub(super) fn put_neighbour(w: &mut Writer<'_>) {
+    put_as(w, OPTIONAL, NEIGHBOUR, |_| {});
+}
+
 /// A SESSION_AUTH object with these attributes (RFC 5981 §3.1: AB=10); `None`: they are too long.
 #[must_use]
 pub fn session_auth(attributes: &[u8]) -> Option<Vec<u8>> {
@@ -146,7 +175,7 @@ pub fn refused_by(node: Option<IpAddr>, note: Option<&str>) -> Vec<u8> {
     octets
 }
 
-/// Objects of unknown type with AB=10, which a node keeps in what it forwards. They are found in the octets of a
+/// Objects of unknown type with AB=10, which a node keeps in what it forwards, without the list of [`HOPS`]. They are found in the octets of a
 /// message when they are read.
 #[derive(Clone, Copy)]
 pub struct Carried<'a>(&'a [u8]);
@@ -192,6 +221,7 @@ impl<'a> Carried<'a> {
         let mut r = Reader::new(self.0);
         core::iter::from_fn(move || Object::next(&mut r).ok().flatten())
             .filter(|object| object.kind.name().is_none() && object.treatment == Treatment::Forward)
+            .filter(|object| !object.is_hops())
     }
 }
 

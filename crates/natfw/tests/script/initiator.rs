@@ -69,6 +69,8 @@ fn a_create_is_for_the_flow_of_the_user() {
         lifetime: Duration::from_secs(600),
         external: None,
         bindings: Vec::new(),
+        hops: Vec::new(),
+        gaps: true,
         far_end: Some(true),
     };
     assert_eq!(rig.events, [NatfwEvent::Granted(granted)]);

@@ -4,6 +4,7 @@ mod edge;
 mod ending;
 mod firewall;
 mod handover;
+mod hops;
 mod hostile;
 mod initiator;
 mod judged;

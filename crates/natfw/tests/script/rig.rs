@@ -45,9 +45,14 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    /// The message, without what a node adds to its refusal: see [`Sent::refused_by`].
+    /// The message with the list of the nodes that granted it.
+    pub(crate) fn whole(&self) -> Message<'_> {
+        Message::parse(&self.octets).unwrap()
+    }
+
+    /// The message without this list, and without what a node adds to its refusal: see [`Sent::refused_by`].
     pub(crate) fn message(&self) -> Message<'_> {
-        let message = Message::parse(&self.octets).unwrap();
+        let message = Message { hops: None, neighbour: false, ..self.whole() };
         match message.kind {
             MessageType::RESPONSE => Message { carried: Carried::NONE, ..message },
             _ => message,
@@ -56,7 +61,7 @@ impl Sent {
 
     /// The node that refused, and the text that it gives.
     pub(crate) fn refused_by(&self) -> (Option<IpAddr>, Option<String>) {
-        let carried = Message::parse(&self.octets).unwrap().carried;
+        let carried = self.whole().carried;
         (carried.node(), carried.note())
     }
 

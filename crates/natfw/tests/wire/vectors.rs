@@ -39,7 +39,7 @@ pub(crate) const BLOCK: &str = "02000000
 /// Vector 7: a CREATE that deletes its session, with an unknown object with AB=10.
 pub(crate) const CARRIES: &str = "01000000
     000c0001 00000000  00120001 00000008  000f0001 00010000
-    87d00001 01234567";
+    87ff0001 01234567";
 
 pub(crate) const ALL: [&str; 7] = [CREATE, EXTERNAL, RESPONSE, REFUSED, NOTIFY, BLOCK, CARRIES];
 

@@ -18,17 +18,7 @@ pub(crate) fn grant(out: &mut impl Write, what: &str, grant: &v1::PathGrant) -> 
         write!(out, ": {}", parts.join(", "))?;
     }
     writeln!(out)?;
-    let width = grant.hops.iter().map(|hop| hop.address.len()).max().unwrap_or(0);
-    for (number, hop) in (1..).zip(&grant.hops) {
-        let held = hop.rate_octets_per_s.map_or_else(|| "end of the flow".to_owned(), rate);
-        let gap = match hop.routers_before {
-            Some(1) => "  after 1 router that provides no reservations".to_owned(),
-            Some(routers) => format!("  after {routers} routers that provide no reservations"),
-            None if hop.after_gap => "  after routers that provide no reservations".to_owned(),
-            None => String::new(),
-        };
-        writeln!(out, "  {number:>2}  {:<width$}  {held}{gap}", hop.address)?;
-    }
+    hops(out, &grant.hops, ["that provides no reservations", "that provide no reservations"])?;
     if grant.gaps {
         writeln!(out, "  somewhere on the path are routers that provide no reservations")?;
     }
@@ -41,6 +31,31 @@ pub(crate) fn grant(out: &mut impl Write, what: &str, grant: &v1::PathGrant) -> 
     }
     if let Some(session) = &grant.reverse_session_id {
         writeln!(out, "  the reverse direction is granted too, session {}", hex(session))?;
+    }
+    Ok(())
+}
+
+/// Prints the nodes of a path, each with what it did. `lacks` says what the routers between them do not do: of one, and of several.
+pub(crate) fn hops(out: &mut impl Write, hops: &[v1::HopGrant], lacks: [&str; 2]) -> io::Result<()> {
+    let [one, several] = lacks;
+    let width = hops.iter().map(|hop| hop.address.len()).max().unwrap_or(0);
+    for (number, hop) in (1..).zip(hops) {
+        let did = match hop.part() {
+            v1::HopPart::Opened => "opened",
+            v1::HopPart::Translated => "opened, translates",
+            v1::HopPart::Reserved => "keeps a place",
+            v1::HopPart::Blocked => "blocks",
+            v1::HopPart::Passed => "passed the request on",
+            v1::HopPart::Unspecified | v1::HopPart::Holds | v1::HopPart::End => "end of the flow",
+        };
+        let did = hop.rate_octets_per_s.map_or_else(|| did.to_owned(), rate);
+        let gap = match hop.routers_before {
+            Some(1) => format!("  after 1 router {one}"),
+            Some(routers) => format!("  after {routers} routers {several}"),
+            None if hop.after_gap => format!("  after routers {several}"),
+            None => String::new(),
+        };
+        writeln!(out, "  {number:>2}  {:<width$}  {did}{gap}", hop.address)?;
     }
     Ok(())
 }
@@ -88,6 +103,7 @@ mod tests {
             rate_octets_per_s,
             after_gap,
             routers_before: after_gap.then_some(2),
+            part: v1::HopPart::Unspecified.into(),
         };
         let granted = v1::PathGrant {
             traffic: Some(v1::TokenBucket {

@@ -9,7 +9,7 @@ use signalbox_core::mri::PathCoupled;
 use signalbox_core::node::Prefix;
 use signalbox_core::traffic::TrafficSpec;
 pub(crate) use signalbox_show::types::{
-    filter, flow, identity, interface, micros, owner, pinhole_rule, protocol, session_id,
+    filter, flow, hop, identity, interface, micros, owner, pinhole_rule, protocol, session_id,
 };
 
 use super::errors::Wrong;

@@ -46,6 +46,13 @@ pub(crate) fn text(out: &mut impl Write, event: &Event, granted: bool) -> io::Re
             for nat in &granted.bindings {
                 writeln!(out, "  further NAT: {nat}")?;
             }
+            path::hops(out, &granted.hops, ["that is unknown", "that are unknown"])?;
+            if granted.gaps {
+                writeln!(
+                    out,
+                    "  somewhere on the path are routers or nodes that are unknown: what they do with the packets, too"
+                )?;
+            }
             Ok(())
         }
         Event::Notified(failure) => {
@@ -76,12 +83,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_grant_shows_the_address_to_give_to_others() {
+    fn a_grant_shows_the_address_to_give_to_others_and_the_path() {
+        let hop = |address: &str, part: v1::HopPart, routers| v1::HopGrant {
+            address: address.into(),
+            part: part.into(),
+            routers_before: (routers > 0).then_some(routers),
+            after_gap: routers > 0,
+            ..v1::HopGrant::default()
+        };
         let granted = v1::PinholeGranted {
             lifetime_us: 42_000_000,
             external: Some(v1::Endpoint { address: "203.0.113.5".into(), port: Some(40_000) }),
             bindings: vec!["10.9.0.1".into()],
-            far_end: None,
+            hops: vec![hop("10.0.1.1", v1::HopPart::Translated, 0), hop("10.0.3.2", v1::HopPart::End, 1)],
+            gaps: true,
+            ..v1::PinholeGranted::default()
         };
         let mut out = Vec::new();
         text(&mut out, &Event::Granted(granted), false).unwrap();
@@ -90,7 +106,14 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[1..],
-            ["  external address: 203.0.113.5 port 40000", "  further NAT: 10.9.0.1", "held until Ctrl-C"]
+            [
+                "  external address: 203.0.113.5 port 40000",
+                "  further NAT: 10.9.0.1",
+                "   1  10.0.1.1  opened, translates",
+                "   2  10.0.3.2  end of the flow  after 1 router that is unknown",
+                "  somewhere on the path are routers or nodes that are unknown: what they do with the packets, too",
+                "held until Ctrl-C",
+            ]
         );
         assert!(lines[0].starts_with("granted for 42"), "{text}");
     }

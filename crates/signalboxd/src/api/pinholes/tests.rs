@@ -7,6 +7,7 @@ use signalbox_api::v1;
 use signalbox_api::v1::open_pinhole_request::Request;
 use signalbox_api::v1::open_pinhole_response::Event as Report;
 use signalbox_api::v1::pinholes_client::PinholesClient;
+use signalbox_core::hops::{Hop, Part};
 use signalbox_core::{Mri, PathCoupled, SessionId};
 use signalbox_node::natfw::{self, Code as NatfwCode, Failure, Granted, NatfwEvent, Refusal};
 use signalbox_node::{Command, Event};
@@ -69,6 +70,8 @@ async fn a_passage_lives_as_long_as_its_call() {
         lifetime: Duration::from_secs(42),
         external: Some((Ipv4Addr::new(203, 0, 113, 5), Some(40_000))),
         bindings: vec![Ipv4Addr::new(198, 51, 100, 7)],
+        hops: vec![Hop { routers: 2, ..Hop::new([10, 0, 1, 1].into(), Part::Translated) }],
+        gaps: true,
         far_end: Some(true),
     };
     opened.event(Event::Natfw { id, event: NatfwEvent::Granted(granted) });
@@ -77,6 +80,13 @@ async fn a_passage_lives_as_long_as_its_call() {
     };
     let external = v1::Endpoint { address: "203.0.113.5".into(), port: Some(40_000) };
     assert_eq!((report.lifetime_us, report.external), (42_000_000, Some(external)));
+    let hop = v1::HopGrant {
+        address: "10.0.1.1".into(),
+        part: v1::HopPart::Translated.into(),
+        routers_before: Some(2),
+        ..v1::HopGrant::default()
+    };
+    assert_eq!((report.gaps, report.hops), (true, vec![hop]));
     assert_eq!((report.far_end, &report.bindings[..]), (Some(true), &["198.51.100.7".to_owned()][..]));
 
     requests.send(message(Request::Release(v1::PinholeRelease {}))).await.unwrap();
@@ -113,6 +123,8 @@ async fn a_broken_call_with_a_request_id_is_taken_over() {
         lifetime: Duration::from_secs(42),
         external: None,
         bindings: Vec::new(),
+        hops: Vec::new(),
+        gaps: false,
         far_end: None,
     };
     opened.event(Event::Natfw { id, event: NatfwEvent::Granted(granted) });

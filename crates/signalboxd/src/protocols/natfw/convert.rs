@@ -150,6 +150,8 @@ fn grant(granted: &Granted) -> v1::PinholeGranted {
         external: granted.external.map(|(address, port)| endpoint(address.into(), port)),
         bindings: granted.bindings.iter().map(ToString::to_string).collect(),
         far_end: granted.far_end,
+        hops: granted.hops.iter().map(types::hop).collect(),
+        gaps: granted.gaps,
     }
 }
 
