@@ -143,10 +143,10 @@ pub mod boomerang {
 /// The types of CASP that users of this crate need.
 pub mod casp {
     pub use crate::protocols::casp::{
-        CaspConfig as Config, ClientEvent, Command, DNS, DnsConfig, Event, Lost, MIN_INTERVAL, OpenRequest,
-        PassageEnd, PassageEvent, PassageFailure, PassageRefusal, PingRefusal, PingRequest, RegisterError,
-        ReservationEvent, ReserveFailure, ReserveRefusal, ReserveRequest, Reserved, SeriesEvent, ServiceRate,
-        is_domain,
+        CaspConfig as Config, ClientEvent, Command, DNS, DnsConfig, Event, Lost, MIN_INTERVAL, OfPath,
+        OpenRequest, PassageEnd, PassageEvent, PassageFailure, PassageRefusal, PingRefusal, PingRequest,
+        RegisterError, ReservationEvent, ReserveFailure, ReserveRefusal, ReserveRequest, Reserved,
+        SeriesEvent, ServiceRate, is_domain,
     };
     pub use signalbox_casp::clients::natfw::{
         Config as NatfwConfig, NatfwPackets, NatfwScope, NatfwTerms, PassageView, Role as NatfwRole, RuleView,

@@ -7,13 +7,14 @@ use signalbox_api::v1 as common;
 use signalbox_api::v1::open_pinhole_response::Event as PinholeEvent;
 use signalbox_api::v1::service::Service as ApiService;
 use signalbox_core::Time;
+use signalbox_core::hops::Path;
 use signalbox_node::casp::{
     BranchView, ConnectionView, Entry, FlowId, Lost, NatfwStatus, PassageEnd, PassageEvent, PassageFailure,
     PassageRefusal, PassageView, PeerView, PingRefusal, QosErrorCode, ReserveFailure, Reserved, RuleView,
     SeriesEvent, SessionView, Transport,
 };
 
-use crate::types::{count, filter, micros, pinhole_rule, session_id};
+use crate::types::{self, count, filter, micros, pinhole_rule, session_id};
 use crate::who::who;
 
 /// State of a session.
@@ -60,7 +61,7 @@ fn branch(row: &BranchView, now: Time) -> v1::Branch {
 
 /// What a path granted, or could grant; `None`: its answer does not say.
 #[must_use]
-pub fn path_grant(granted: Option<&Reserved>, rerouted: bool) -> common::PathGrant {
+pub fn path_grant(granted: Option<&Reserved>, path: &Path, rerouted: bool) -> common::PathGrant {
     let service = |granted: &Reserved| match granted.guaranteed {
         None => ApiService::ControlledLoad(common::ControlledLoad {}),
         Some(rate) => ApiService::Guaranteed(common::Guaranteed {
@@ -76,6 +77,9 @@ pub fn path_grant(granted: Option<&Reserved>, rerouted: bool) -> common::PathGra
             ..common::TokenBucket::default()
         }),
         service: granted.map(|granted| common::Service { service: Some(service(granted)) }),
+        hops: path.hops.iter().map(types::hop).collect(),
+        gaps: path.gaps,
+        far_end: path.far_end,
         rerouted,
         ..common::PathGrant::default()
     }
@@ -162,13 +166,16 @@ pub fn passage(id: u64, event: PassageEvent) -> Result<PinholeEvent, PassageRefu
         }
         // Each sender has a session of its own.
         PassageEvent::Accepting(packets) => PinholeEvent::Started(started(Vec::new(), filter(&packets))),
-        PassageEvent::Granted { lifetime, external } => PinholeEvent::Granted(common::PinholeGranted {
+        PassageEvent::Granted { lifetime, external, path } => PinholeEvent::Granted(common::PinholeGranted {
             lifetime_us: u64::from(lifetime) * 1_000_000,
             external: external.map(|(address, port)| common::Endpoint {
                 address: address.to_string(),
                 port: port.map(Into::into),
             }),
-            ..common::PinholeGranted::default()
+            bindings: Vec::new(),
+            far_end: path.far_end,
+            hops: path.hops.iter().map(types::hop).collect(),
+            gaps: path.gaps,
         }),
         PassageEvent::Accepted { session, flow } => PinholeEvent::Accepted(common::PinholeAccepted {
             session_id: session_id(session),

@@ -5,6 +5,7 @@
 
 mod code_points;
 mod flow_id;
+mod listed;
 mod message;
 pub mod natfw;
 mod object;
@@ -16,6 +17,7 @@ mod stream;
 pub use crate::error::{DecodeError, EncodeError, FramingError};
 pub use code_points::{Class, ClientType, ErrorCode, Flags, FlowForm, MessageType, ONLY};
 pub use flow_id::{FlowError, FlowId};
+pub use listed::Listed;
 pub use message::{Body, Cookie, FIRST_TTD, HEADER, Header, Message, Proof, Signaling};
 pub use object::{MAX_CONTENTS, OBJECT_HEADER, Object, Objects, write};
 pub use stream::{LENGTH_HEADER, frame, framed};

@@ -5,6 +5,7 @@ mod both;
 mod errors;
 mod flows;
 mod hostile;
+mod listed;
 mod local;
 mod opposite;
 mod path;

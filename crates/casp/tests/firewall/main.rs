@@ -4,6 +4,7 @@ mod back;
 mod filters;
 mod hostile;
 mod judged;
+mod listed;
 mod moved;
 mod nat;
 mod receiver;

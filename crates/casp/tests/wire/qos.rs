@@ -173,11 +173,12 @@ fn code_points_are_those_of_the_specification() {
         "CMS",
         "REVERSE_FLOW",
         "REFUSAL",
+        "HOPS",
     ];
     for (class, name) in (1..).zip(names) {
         assert_eq!(QosClass(class).name(), Some(name));
     }
-    assert_eq!(QosClass(19).name(), None);
+    assert_eq!(QosClass(20).name(), None);
     let flags = [QosFlags::COMMIT, QosFlags::REMOVE, QosFlags::PARTIAL, QosFlags::UNSECURE, QosFlags::BRANCH];
     assert_eq!(flags.map(QosFlags::octet), [0x80, 0x40, 0x20, 0x10, 0x08]);
 }

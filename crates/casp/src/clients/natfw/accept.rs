@@ -180,6 +180,8 @@ impl NatfwClient {
             }
             None => {}
         }
+        let list = self.list_begun(job, message);
+        values.extend(list.as_deref().map(|list| NatfwValue::Unknown(NatfwObject::HOPS, list)));
         let flow = if back { job.flow } else { job.flow.reversed() };
         let mut data = Vec::new();
         if NatfwMessage::compose(next, &values, &mut data).is_ok() {

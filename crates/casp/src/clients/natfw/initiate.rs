@@ -6,6 +6,7 @@ use core::time::Duration;
 use signalbox_core::{Key, SessionId, Time};
 use signalbox_resources::Resources;
 
+use super::listed::listed;
 use super::output::{NatfwEvent, NatfwNode};
 use super::record::{Own, Record, Stage};
 use super::request::Said;
@@ -140,6 +141,10 @@ impl NatfwClient {
         }
         values.push(NatfwValue::Next(next, Tlvs::of(&nested)));
         own.terms.end(kind, &mut values);
+        // A CREATE for packets of both directions is answered by another one, of the border.
+        if kind == NatfwType::PATH || kind == NatfwType::CREATE && !both {
+            values.push(NatfwValue::Unknown(NatfwObject::HOPS, &[0; 4]));
+        }
         let mut data = Vec::new();
         if NatfwMessage::compose(kind, &values, &mut data).is_ok() {
             self.out.send(Message {
@@ -191,6 +196,7 @@ impl NatfwClient {
             NatfwValue::Nat(filter) => filter,
             _ => None,
         });
+        self.keep_list(key, listed(&message.objects));
         let lifetime = said.lifetime.unwrap_or(self.config.lifetime);
         self.stands(key, lifetime, nat);
     }
@@ -274,6 +280,7 @@ impl NatfwClient {
                 _ => {}
             }
         }
+        self.keep_list(key, first.and_then(|result| listed(&result.nested)));
         self.stands(key, lifetime.unwrap_or(self.config.lifetime), nat);
     }
 

@@ -9,6 +9,7 @@
 //! * `back` opens packets against the flow of a request, for TRIGGER and for the border of a scope.
 //! * `bind` gives flows their outer ends at a NAT, and rewrites messages.
 //! * `initiate` is the node that asks for a passage, `accept` the one at the other end of the path.
+//! * `listed` is the list of the nodes that opened the path.
 //! * `moved` is a passage whose source has another address.
 //! * `record` is the state of a session with a flow, `output` what waits to be polled, `view` what people see.
 //! * `terms` is what requests of this node say besides their packets.
@@ -22,6 +23,7 @@ mod accept;
 mod back;
 mod bind;
 mod initiate;
+mod listed;
 mod moved;
 mod output;
 mod record;
@@ -37,7 +39,9 @@ use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use signalbox_core::metrics::{Family, MESSAGES_DROPPED, RATE_LIMITED, RESERVATION_EVENTS, TABLE_FULL};
+use signalbox_core::metrics::{
+    Family, MESSAGES_DROPPED, OBJECTS_DROPPED, RATE_LIMITED, RESERVATION_EVENTS, TABLE_FULL,
+};
 use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
 use signalbox_core::ports::{Ports, external_address};
 use signalbox_core::shares::{RateShares, Shares, source};
@@ -93,6 +97,8 @@ signalbox_core::counters! {
         repeated: u64 => REQUESTS { result: "repeated" },
         /// Messages without a readable number.
         unreadable: u64 => MESSAGES_DROPPED { reason: "malformed" },
+        /// Messages with a list of nodes that is none: they are processed without it.
+        foreign_objects: u64 => OBJECTS_DROPPED { object: "hops" },
         /// RELEASE and QUERY of nodes that do not own the session.
         strangers: u64 => MESSAGES_DROPPED { reason: "stranger" },
         /// Further RESPONSEs to a request.
@@ -263,6 +269,8 @@ pub struct NatfwClient {
     by_session: BTreeMap<(SessionId, FlowId), Key>,
     /// Requests of this node, by the identifier of their user.
     by_user: BTreeMap<u64, Key>,
+    /// The lists of nodes that answers to requests of this node brought.
+    lists: BTreeMap<Key, Box<[u8]>>,
     /// Packets that users of this node accept, by the identifier of the user.
     accepted: BTreeMap<u64, FlowFilter>,
     /// The records whose packets a user accepted.
@@ -310,6 +318,7 @@ impl NatfwClient {
             records: Slab::new(config.max_sessions),
             by_session: BTreeMap::new(),
             by_user: BTreeMap::new(),
+            lists: BTreeMap::new(),
             accepted: BTreeMap::new(),
             answered: BTreeSet::new(),
             leaving: VecDeque::new(),
@@ -552,6 +561,7 @@ impl NatfwClient {
         if let (Some(binding), Some(ports)) = (record.binding, &mut self.ports) {
             ports.release(binding.lease);
         }
+        self.lists.remove(&key);
         if let Some(own) = record.own {
             self.by_user.remove(&own.id);
             if let Some(event) = why.filter(|_| !own.lost) {

@@ -6,6 +6,7 @@ use signalbox_core::{Key, Time};
 use signalbox_resources::Resources;
 use signalbox_resources::config::Opening;
 
+use super::listed::{is_foreign, with_list};
 use super::output::NatfwEnd;
 use super::record::{Asker, Record, Reply};
 use super::rules::{Ask, packets};
@@ -111,6 +112,7 @@ impl NatfwClient {
                 return self.refuse(&job, fault.status);
             }
         };
+        self.counters.foreign_objects += u64::from(is_foreign(&message.objects));
         let plain = !self.config.role.opens() && !job.last;
         match message.kind {
             NatfwType::RESPONSE => self.response(&job, &message, resources),
@@ -348,6 +350,8 @@ impl NatfwClient {
         let inside = record.asker(job.reverse).as_ref().is_some_and(|asker| asker.inside);
         let rest = self.without_own_tokens(&message, resources);
         let rest = self.with_nat_object(key, job, &message, rest);
+        let list = self.list_with_own(key, job, &message, false);
+        let rest = with_list(&message, rest, list.as_deref());
         let sent = lowered(&message, &said, rest, job.timeout, lifetime);
         self.pass_on(key, job, &message, &said, (inside, sent), resources);
     }

@@ -68,7 +68,7 @@ fn number_of(octets: &[u8]) -> Option<(u64, u8)> {
 
 impl NatfwClient {
     /// The identity of this node in its reports.
-    fn node_id(&self, like: IpAddr) -> Option<IpAddr> {
+    pub(super) fn node_id(&self, like: IpAddr) -> Option<IpAddr> {
         let own = self.local.iter().find(|address| address.is_ipv4() == like.is_ipv4());
         own.or(self.local.first()).copied()
     }
@@ -160,6 +160,8 @@ impl NatfwClient {
         self.out.consume(job.id);
         let Some(number) = number_of(job.data.as_slice()) else { return };
         let nat = Said::nat(job.data.as_slice());
+        let request = NatfwMessage::parse(job.data.as_slice()).ok();
+        let list = request.and_then(|request| self.list_with_own(key, job, &request, true));
         let now = self.now;
         let Some(record) = self.records.get_mut(key) else { return };
         record.last = Some((number.0, job.reverse, Some(NatfwStatus::DONE)));
@@ -175,6 +177,7 @@ impl NatfwClient {
             };
             more.push(NatfwValue::Nat(Some(filter)));
         }
+        more.extend(list.as_deref().map(|list| NatfwValue::Unknown(NatfwObject::HOPS, list)));
         let of = (job.session, job.flow);
         self.respond(of, !job.reverse, number, (NatfwStatus::DONE, REACHED | flags), &more);
     }

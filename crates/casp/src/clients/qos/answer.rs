@@ -94,8 +94,7 @@ impl QosClient {
         message.version = Some(failed.version.unwrap_or(QosVersion::FLOWSPEC));
         message.partial = Some(counters_of(failed.partial, code));
         let like = of.1.dst();
-        let own = self.local.iter().find(|address| address.is_ipv4() == like.is_ipv4());
-        message.error_node = own.or(self.local.first()).copied().or(Some(like));
+        message.error_node = self.own_address(like).or(Some(like));
         message.error = Some(failed.why);
         let told = core::mem::take(&mut self.told);
         if matches!(code, QosErrorCode::BELOW_MINIMUM | QosErrorCode::POLICY) && told != Told::default() {
@@ -156,6 +155,7 @@ impl QosClient {
         }
         self.enter_answer(key, job);
         if job.last {
+            self.keep_list(key, message.listed);
             self.own_success(key, echo, amount, resources);
         }
         self.arm(key);
@@ -314,6 +314,7 @@ impl QosClient {
         commit.age = Some(age);
         (commit.priority, commit.reverse_flow, commit.time) =
             (message.priority, message.reverse_flow, message.time);
+        commit.listed = message.listed;
         Range::only(most).write(&mut commit);
         self.enter_segments(key, !job.reverse);
         let local = self.local_of(key);

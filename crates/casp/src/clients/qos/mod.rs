@@ -10,11 +10,13 @@
 //! * `repair` is what follows when the path of a session, or the address of its source, changes.
 //! * `locate` finds the interfaces by which the data of a session leave.
 //! * `segment` is LOCAL: what a network along the path adds to requests for its own nodes.
+//! * `listed` is the list of the nodes that granted a request.
 //! * `amount` is how much a request is for, `record` the state of a session, `output` what waits to be polled.
 
 mod amount;
 mod answer;
 mod grant;
+mod listed;
 mod locate;
 mod node;
 mod opposite;
@@ -30,7 +32,9 @@ use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use signalbox_core::metrics::{Family, MESSAGES_DROPPED, RATE_LIMITED, RESERVATION_EVENTS, TABLE_FULL};
+use signalbox_core::metrics::{
+    Family, MESSAGES_DROPPED, OBJECTS_DROPPED, RATE_LIMITED, RESERVATION_EVENTS, TABLE_FULL,
+};
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route};
 use signalbox_core::shares::{RateShares, Shares};
 use signalbox_core::wheel::{AT_ONCE, Wheel, portion};
@@ -85,6 +89,8 @@ signalbox_core::counters! {
         unanswered: u64 => REQUESTS { result: "unanswered" },
         /// Messages without a readable header or number.
         unreadable: u64 => MESSAGES_DROPPED { reason: "malformed" },
+        /// Messages with a list of nodes that is none: they are processed without it.
+        foreign_objects: u64 => OBJECTS_DROPPED { object: "hops" },
         /// Releases and errors of nodes that are no hop of their session, and releases of a new hop before its first answer.
         strangers: u64 => MESSAGES_DROPPED { reason: "stranger" },
         /// Messages whose flow differs from that of the messaging layer.
@@ -198,6 +204,8 @@ pub struct QosClient {
     by_session: HashMap<(SessionId, bool), Key, KeyedHasher>,
     /// Reservations and queries of this node, by the identifier of their user.
     by_user: BTreeMap<u64, Key>,
+    /// The lists of nodes that answers to requests of this node brought.
+    lists: BTreeMap<Key, Box<[u8]>>,
     /// The records with a time, by its end.
     periods: BTreeSet<(Time, Key)>,
     holders: Shares<IpAddr>,
@@ -227,6 +235,7 @@ impl QosClient {
             records: Slab::new(config.max_sessions),
             by_session: HashMap::with_hasher(KeyedHasher::new(&mut rng)),
             by_user: BTreeMap::new(),
+            lists: BTreeMap::new(),
             periods: BTreeSet::new(),
             errors: RateShares::new(ERRORS, KeyedHasher::new(&mut rng)),
             holders: Shares::new(config.max_sessions, KeyedHasher::new(&mut rng)),
@@ -425,6 +434,7 @@ impl QosClient {
         if let Some(holder) = record.holder {
             self.holders.release(holder);
         }
+        self.lists.remove(&key);
         if let Some(own) = record.own {
             if own.id != NO_USER {
                 self.by_user.remove(&own.id);

@@ -5,6 +5,7 @@ use core::net::IpAddr;
 use signalbox_core::shares::source;
 use signalbox_core::{Key, SessionId};
 use signalbox_resources::{End, Resources};
+use signalbox_wire::hops::Hops;
 
 use super::amount::{Amount, Range};
 use super::answer::Failed;
@@ -16,8 +17,8 @@ use super::segment::with_objects;
 use super::{QosClient, Waiting, branch_of, seconds};
 use crate::clients::hop::Hop;
 use crate::engine::Arrival;
-use crate::wire::FlowId;
 use crate::wire::qos::{Partial, QosErrorCode, QosFlags, QosMessage, QosType};
+use crate::wire::{FlowId, Listed};
 
 /// A message that arrived, with owned octets.
 #[derive(Debug, Clone)]
@@ -87,6 +88,7 @@ impl QosClient {
                 return self.out.consume(arrival.id);
             }
         };
+        self.counters.foreign_objects += u64::from(message.foreign);
         if message.flow != arrival.flow {
             self.counters.other_flow += 1;
             tracing::debug!(session = %arrival.session, peer = %arrival.peer, flow = %message.flow, reason = "its flow differs from that of the messaging layer", "message taken for the flow of the messaging layer");
@@ -165,6 +167,11 @@ impl QosClient {
                 // A refresh that asks for more than what stands gets what stands.
                 let least = if range.least.rate() > most.rate() { most } else { range.least };
                 Range { least, most }.write(&mut message);
+                let list = self.list_with_own(key, job, &message, &most);
+                message.listed = list
+                    .as_deref()
+                    .and_then(Hops::from_octets)
+                    .map(|hops| Listed { last_hops: job.hops, hops });
                 self.pass_on(key, job, &message, &range, most, resources);
             }
             Err(failure) => {
@@ -490,6 +497,7 @@ impl QosClient {
             self.out.event(0, QosEvent::Suggested { session, flow, range });
         }
         if message.kind == QosType::COMMIT && job.reverse {
+            self.keep_list(key, message.listed);
             self.reserved_by_receiver(key, most);
         }
         if message.kind == QosType::RESERVE && message.flags.contains(QosFlags::COMMIT) {
@@ -502,6 +510,7 @@ impl QosClient {
         answer.echo = Some(sequence);
         answer.age = message.age;
         answer.version = Some(most.version());
+        answer.listed = message.listed.filter(|_| message.kind != QosType::COMMIT);
         if asked.is_open() || message.kind == QosType::QUERY {
             most.answer(&mut answer);
         }

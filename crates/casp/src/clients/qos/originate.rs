@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use signalbox_core::{Key, SessionId, Time};
 use signalbox_resources::{End, Resources};
+use signalbox_wire::hops::Hops;
 
 use super::amount::{Amount, Range};
 use super::output::{QosEvent, Told};
@@ -13,6 +14,7 @@ use super::segment::with_objects;
 use super::{NO_USER, QosClient, QosRequest, Waiting, allowance, seconds};
 use crate::clients::ntp;
 use crate::clients::queue::Message;
+use crate::wire::Listed;
 use crate::wire::qos::{QosErrorCode, QosFlags, QosMessage, QosType};
 
 impl QosClient {
@@ -180,6 +182,7 @@ impl QosClient {
             Stage::Release => QosType::RELEASE,
             Stage::Reserve | Stage::Standing => QosType::RESERVE,
         };
+        let list;
         let mut message = QosMessage::new(kind, flow);
         message.sequence = Some(number);
         if kind == QosType::RELEASE {
@@ -200,6 +203,14 @@ impl QosClient {
             (message.reverse_flow, message.time) = (opposite, time);
             message.echo = own.answers.filter(|_| kind == QosType::RESERVE);
             range.write(&mut message);
+            list = match kind {
+                // The source of the data learns from it who reserved.
+                QosType::COMMIT if own.reverse => self.kept_list(key).map(|hops| hops.octets().to_vec()),
+                QosType::COMMIT => None,
+                _ => Some(self.list_begun(flow.dst(), own.reverse, &range.most)),
+            };
+            let hops = list.as_deref().and_then(Hops::from_octets);
+            message.listed = hops.map(|hops| Listed { last_hops: 0, hops });
         }
         let local = if kind == QosType::RELEASE { Vec::new() } else { self.local_of(key) };
         let mut data = Vec::new();
@@ -321,6 +332,7 @@ impl QosClient {
         if waits != Some(echo) {
             return false;
         }
+        self.keep_list(key, message.listed);
         self.settle(key, echo, End::Replaced, resources);
         self.settle(key, message.sequence.unwrap_or(0), End::Replaced, resources);
         self.stands(key, most);

@@ -22,6 +22,8 @@ impl NatfwObject {
     /// Within STATUS: what the node that refused adds for people, UTF-8. It has no meaning for the protocol, so it is sent on like an object
     /// of unknown type.
     pub const NOTE: Self = Self(0x20);
+    /// The nodes that opened the path. Nothing depends on it, so that it is sent on like an object of unknown type, too.
+    pub const HOPS: Self = Self(0x21);
 }
 
 impl NatfwType {

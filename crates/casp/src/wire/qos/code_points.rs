@@ -65,6 +65,8 @@ signalbox_wire::code_points! {
         REVERSE_FLOW = 17, "REVERSE_FLOW";
         /// What the node that failed adds to an Error.
         REFUSAL = 18, "REFUSAL";
+        /// The nodes that granted a request.
+        HOPS = 19, "HOPS";
     }
 }
 

@@ -9,6 +9,7 @@ use super::values::{Bandwidth, Flowspec, Local, Partial, Refusal};
 use crate::error::EncodeError;
 use crate::wire::code_points::{Class, FlowForm};
 use crate::wire::flow_id::FlowId;
+use crate::wire::listed::Listed;
 use crate::wire::object::{Object, Objects, write};
 
 /// Octets of the header in front of the flow identifier.
@@ -65,6 +66,10 @@ pub struct QosMessage<'a> {
     pub time: Option<(u64, u64)>,
     /// The flow of the opposite direction; true: in addition to the flow of the header, false: instead of it.
     pub reverse_flow: Option<(FlowId, bool)>,
+    /// The nodes that granted the request.
+    pub listed: Option<Listed<'a>>,
+    /// An object with the class of this list was left out, because it is none.
+    pub foreign: bool,
     /// All objects of a received message; those to be sent in addition.
     pub objects: Objects<'a>,
 }
@@ -105,6 +110,8 @@ impl<'a> QosMessage<'a> {
             priority: None,
             time: None,
             reverse_flow: None,
+            listed: None,
+            foreign: false,
             objects: Objects::NONE,
         }
     }
@@ -198,6 +205,13 @@ impl<'a> QosMessage<'a> {
             }
             (QosClass::LOCAL, 1) => {
                 Local::parse(contents).map(|_| ()).ok_or((QosErrorCode::MALFORMED, small(at)))
+            }
+            // Nothing depends on it: what is no list goes, and the message stays.
+            (QosClass::HOPS, c_type) => {
+                let list = (c_type == 1 && self.listed.is_none()).then(|| Listed::parse(contents)).flatten();
+                self.foreign |= list.is_none();
+                self.listed = self.listed.or(list);
+                Ok(())
             }
             (QosClass::CMS, 1) => Ok(()),
             // Not defined, and ignored.
@@ -356,6 +370,9 @@ impl<'a> QosMessage<'a> {
                 w.u64(start);
                 w.u64(end);
             })?;
+        }
+        if let Some(listed) = &self.listed {
+            object(w, QosClass::HOPS, 1, &|w| listed.encode(w))?;
         }
         self.kept().try_for_each(|object| object.encode(w))
     }

@@ -33,7 +33,7 @@ pub use self::outside::{ClientEvent, RegisterError};
 pub use self::passages::{OpenRequest, PassageEnd, PassageEvent, PassageFailure, PassageRefusal};
 pub use self::pings::{Lost, MIN_INTERVAL, PingRefusal, PingRequest, SeriesEvent};
 pub use self::reservations::{
-    ReservationEvent, ReserveFailure, ReserveRefusal, ReserveRequest, Reserved, ServiceRate,
+    OfPath, ReservationEvent, ReserveFailure, ReserveRefusal, ReserveRequest, Reserved, ServiceRate,
 };
 
 pub(super) use self::config::CaspConfig as Config;

@@ -9,6 +9,7 @@ use signalbox_casp::clients::natfw::{
 };
 use signalbox_casp::wire::FlowId;
 use signalbox_casp::wire::natfw::NatfwStatus;
+use signalbox_core::hops::Path;
 use signalbox_core::node::Interface;
 use signalbox_core::pinhole::{Pinhole, PinholeId};
 use signalbox_core::traffic::FlowFilter;
@@ -132,6 +133,8 @@ pub enum PassageEvent {
         lifetime: u32,
         /// Source address and port behind the NATs of the path.
         external: Option<(IpAddr, Option<u16>)>,
+        /// The nodes of the path. It is not known who answered within a scope.
+        path: Path,
     },
     /// A sender asked for packets that this host accepts.
     Accepted {
@@ -337,7 +340,12 @@ impl Passages {
                     let port = seen.src_ports.first().filter(|(low, high)| low == high);
                     (seen.src.addr, port.map(|(port, _)| *port))
                 });
-                (PassageEvent::Granted { lifetime, external }, false)
+                let mut path = self.client.path_of(id);
+                if user.request.terms.scope.is_some() {
+                    // The border is meant to answer.
+                    path.far_end = None;
+                }
+                (PassageEvent::Granted { lifetime, external, path }, false)
             }
             NatfwEvent::Refused { status, node, note } if user.granted => {
                 (PassageEvent::Notified(failure(status, node, note)), false)

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use signalbox_casp::clients::qos::{Amount, QosClient, QosEvent, QosRequest, Range, Told};
 use signalbox_casp::wire::FlowId;
+use signalbox_core::hops::Path;
 use signalbox_core::node::Interface;
 use signalbox_core::traffic::TrafficSpec;
 use signalbox_core::{SessionId, Time};
@@ -184,6 +185,17 @@ pub struct ReserveFailure {
     pub available: Option<u64>,
 }
 
+/// What the nodes of a path have for a flow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct OfPath<T> {
+    /// How much.
+    pub amount: T,
+    /// The nodes.
+    pub path: Path,
+}
+
 /// What becomes of a reservation or query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -197,9 +209,9 @@ pub enum ReservationEvent {
         flow: FlowId,
     },
     /// The whole path has granted this.
-    Granted(Reserved),
+    Granted(OfPath<Reserved>),
     /// The path could grant this; `None`: the answer does not say. The last event of a query.
-    Available(Option<Reserved>),
+    Available(OfPath<Option<Reserved>>),
     /// This node refuses the request; what stood before stands.
     Refused(ReserveRefusal),
     /// The path refused the request; what stood before stands.
@@ -384,6 +396,7 @@ impl Reservations {
             note,
             available,
         };
+        let path = || self.client.path_of(id);
         let (event, last) = match event {
             QosEvent::Opened { session } => {
                 let Some(flow) = user.flow else { return };
@@ -393,11 +406,12 @@ impl Reservations {
             // The receiver reserves next.
             QosEvent::Available { .. } if !user.query => return,
             QosEvent::Committed { amount } => match Reserved::of(&amount) {
-                Some(granted) => (ReservationEvent::Granted(granted), false),
+                Some(amount) => (ReservationEvent::Granted(OfPath { amount, path: path() }), false),
                 None => return,
             },
             QosEvent::Available { amount } => {
-                (ReservationEvent::Available(amount.as_ref().and_then(Reserved::of)), false)
+                let amount = amount.as_ref().and_then(Reserved::of);
+                (ReservationEvent::Available(OfPath { amount, path: path() }), false)
             }
             QosEvent::Refused { code, detail, node, told, stands } => {
                 (ReservationEvent::Failed(failure(code.0, detail, node, told)), !stands)

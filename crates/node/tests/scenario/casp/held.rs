@@ -45,7 +45,7 @@ impl NodeEngine for Host {
         let output = node.poll()?;
         if let Output::Event(Event::Casp { id, event: CaspEvent::Reservation(event) }) = &output {
             match event {
-                ReservationEvent::Granted(granted) => drop(known.insert(*id, granted.traffic.rate)),
+                ReservationEvent::Granted(granted) => drop(known.insert(*id, granted.amount.traffic.rate)),
                 ReservationEvent::Lost(_) | ReservationEvent::Released { .. } => drop(known.remove(id)),
                 ReservationEvent::Started { flow, .. } => drop(sources.insert(*id, flow.src())),
                 // What stood before stands.

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use signalbox_core::traffic::TrafficSpec;
 use signalbox_node::casp::{
-    self, Command as CaspCommand, Event as CaspEvent, QosConfig, ReservationEvent, ReserveRefusal,
+    self, Command as CaspCommand, Event as CaspEvent, OfPath, QosConfig, ReservationEvent, ReserveRefusal,
     ReserveRequest, Reserved,
 };
 use signalbox_node::resources::{Config as Resources, Rate, config::LinkConfig as Capacity};
@@ -104,8 +104,9 @@ fn a_path_reserves_and_releases() {
         match events(&sim, 3)[..] {
             [
                 ReservationEvent::Started { .. },
-                ReservationEvent::Available(Some(Reserved { traffic, .. })),
+                ReservationEvent::Available(OfPath { amount: Some(Reserved { traffic, .. }), path }),
             ] => {
+                assert_eq!((path.hops.len(), path.gaps, path.far_end), (3, false, Some(true)), "{path:?}");
                 assert!((54_900..=55_000).contains(&traffic.rate), "{traffic:?}");
             }
             ref other => panic!("{other:?}"),

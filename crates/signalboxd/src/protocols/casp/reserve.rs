@@ -92,7 +92,7 @@ impl Reserver for Casp {
             let answer = match opened.events.next().await.ok_or_else(stopping)?? {
                 ReservationEvent::Started { .. } => continue,
                 ReservationEvent::Available(available) => {
-                    Answer::Available(show::path_grant(available.as_ref(), false))
+                    Answer::Available(show::path_grant(available.amount.as_ref(), &available.path, false))
                 }
                 ReservationEvent::Failed(failure) | ReservationEvent::Lost(failure) => {
                     Answer::Failed(show::failure(failure))
@@ -113,7 +113,7 @@ impl Reservation {
             ReservationEvent::Started { .. } => return Ok(None),
             ReservationEvent::Granted(granted) => {
                 let asked = !std::mem::replace(&mut self.granted, true) | std::mem::take(&mut self.changing);
-                Event::Granted(show::path_grant(Some(&granted), !asked))
+                Event::Granted(show::path_grant(Some(&granted.amount), &granted.path, !asked))
             }
             ReservationEvent::Failed(failure) if self.granted => {
                 self.changing = false;
