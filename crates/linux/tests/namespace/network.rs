@@ -95,6 +95,15 @@ impl Network {
         namespace
     }
 
+    /// Lets packets from the router to missing hosts wait for their link-layer addresses longer than any test runs. Otherwise the
+    /// kernel gives up after some seconds, and a slow machine never has as many of them waiting as a fast one.
+    pub(crate) fn wait_for_missing_hosts(&self) {
+        for family in ["ipv4", "ipv6"] {
+            let key = format!("net.{family}.neigh.rb.retrans_time_ms");
+            topology::set_sysctl(&self.r, &key, "600000").unwrap();
+        }
+    }
+
     /// A driver of a host: it sends and receives, and intercepts no packets.
     pub(crate) fn host(namespace: &Namespace) -> Io {
         open(namespace, &IoConfig { intercept: false, ..config() })

@@ -470,6 +470,7 @@ fn a_path_to_a_group_is_intercepted_and_without_a_node_reaches_members() {
 #[test]
 fn packets_to_missing_hosts_delay_no_others() {
     let net = Network::new("rsvpnobody");
+    net.wait_for_missing_hosts();
     let (mut r, mut b) = (end(&net.r, true), end(&net.b, false));
     for (Addresses { b: to, .. }, own) in families().into_iter().zip(["10.2.0.2", "fd02::2"]) {
         let missing = |number: u32| match to {

@@ -72,6 +72,7 @@ fn assert_on_wire(octets: &[u8], sent: &Transmit<'_>) {
 #[test]
 fn datagrams_to_missing_hosts_delay_no_others() {
     let net = Network::new("missing");
+    net.wait_for_missing_hosts();
     let mut r = Network::node(&net.r);
     let mut b = Network::host(&net.b);
     for (family, own) in families().into_iter().zip(["10.2.0.2", "fd02::2"]) {
