@@ -3,7 +3,7 @@
 use signalbox_core::NslpId;
 use signalbox_core::service::{Indication, NetworkEvent, SendError};
 use signalbox_qos::engine::{Command, Flow, Input, QosEvent, QosRequest, ReserveRequest};
-use signalbox_qos::wire::{Hop, Hops, Info, InfoSpec, Message, MessageType, Source};
+use signalbox_qos::wire::{Hop, Hops, Info, InfoSpec, Message, MessageType, Part, Source};
 use signalbox_resources::decision::{End, Outcome, Why};
 
 use crate::reroute::octets_of;
@@ -108,7 +108,7 @@ fn the_user_learns_that_the_far_end_answers_again() {
     let (mri, session) = (first.mri, first.session);
     let sent = rig.input(Input::Indication(Indication::NetworkNotification { nslp, mri, session, event }));
     let repair = crate::relay::one(sent);
-    let end = Hop { address: addr("203.0.113.9"), rate: 0, after_gap: false, routers: 0 };
+    let end = Hop::new(addr("203.0.113.9"), Part::Rate(0));
     let hops = octets_of(&[end]);
     let granted = Message {
         info: Some(Info::RESERVED.into()),

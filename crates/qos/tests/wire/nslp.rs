@@ -264,8 +264,8 @@ fn a_private_object_of_another_content_is_left_out_alone() {
     let reserve = "01010000 00020002 0000000500000001";
     let hop = "04000003 c0000201";
     for foreign in [
-        format!("87d00001 04000003"),
-        format!("87d00002 05000003 c0000201"),
+        "87d00001 04000003".to_owned(),
+        "87d00002 05000003 c0000201".to_owned(),
         format!("87d00026 {}", hop.repeat(19)),
         "87d10001 ff000000".to_owned(),
         "87d30001 00000000".to_owned(),
