@@ -145,6 +145,9 @@ struct Since {
     all: usize,
     /// Those that a stop does not leave to the next daemon: of CASP, and with a token.
     left_out: usize,
+    /// Those that a policy refused when the daemon started may come again later: a stop ends what they had, and their hosts do not
+    /// learn of it.
+    again: usize,
 }
 
 /// Why a packet may pass.
@@ -203,6 +206,7 @@ impl Judge {
     pub(crate) fn stopped(&mut self, at: usize, policy: Policy) {
         self.changed(at, policy);
         self.since[at].left_out = self.present();
+        self.since[at].again = self.present();
         // What was left by a crash ends.
         self.former[at].clear();
     }
@@ -215,7 +219,7 @@ impl Judge {
         self.former[at].push(Former { wanted, policies: self.policies.len(), since, until });
         self.changed(at, policy);
         let present = self.present();
-        self.since[at] = Since { all: present, left_out: present };
+        self.since[at] = Since { all: present, left_out: present, again: present };
     }
 
     /// A request, or a form that one may have from now on.
@@ -237,7 +241,8 @@ impl Judge {
     /// the request that had this AGE first was granted.
     pub(crate) fn refresh(&mut self, id: u64, until: Time) {
         let forms = self.wanted.asked.entry(id).or_default();
-        let is_known = forms.len() == 1 && self.protocol == Protocol::Natfw;
+        // The first of two firewalls may refuse it, and then it does not come to the other one.
+        let is_known = forms.len() == 1 && self.protocol == Protocol::Natfw && self.since.len() == 1;
         for asked in forms {
             asked.until = asked.until.filter(|_| !is_known).max(Some(until));
         }
@@ -306,7 +311,7 @@ impl Look<'_> {
 
     /// The number of the policies since which requests of this kind are known here.
     fn since_when(&self, asked: &Asked) -> usize {
-        let Since { all, left_out } = self.since;
+        let Since { all, left_out, .. } = self.since;
         let is_left_out = self.judge.protocol == Protocol::Casp || asked.token.is_some();
         if is_left_out { all.max(left_out) } else { all }
     }
@@ -338,9 +343,12 @@ impl Look<'_> {
     }
 
     /// The numbers of the policies since which a request may stand.
-    fn starts(&self, asked: &Asked) -> std::ops::Range<usize> {
+    fn starts(&self, asked: &Asked) -> impl Iterator<Item = usize> + use<> {
         let since = self.since_when(asked);
-        if asked.at >= since { asked.at..asked.at + 1 } else { since..self.policies.len() }
+        let known = asked.at >= since;
+        let again = if known { self.since.again } else { since };
+        let later = if again > asked.at { again..self.policies.len() } else { 0..0 };
+        known.then_some(asked.at).into_iter().chain(later)
     }
 
     /// Whether a request stands: all policies since it came allow it.
