@@ -147,7 +147,10 @@ fn commands_end_with_what_scripts_can_use() {
         stdout(&held).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let types: Vec<_> = events.iter().map(|event| event["type"].as_str().unwrap_or_default()).collect();
     assert_eq!(types, ["started", "granted", "released"]);
-    assert_eq!(events[1]["hops"][2], serde_json::json!({"address": "10.0.2.2", "after_gap": false}));
+    assert_eq!(
+        events[1]["hops"][2],
+        serde_json::json!({"address": "10.0.2.2", "after_gap": false, "part": "end"})
+    );
     assert_eq!(["h1", "r1", "h2"].map(|node| lab.held(node)), [0; 3]);
 
     for (line, node, rule) in [

@@ -175,8 +175,8 @@ pub fn refused_by(node: Option<IpAddr>, note: Option<&str>) -> Vec<u8> {
     octets
 }
 
-/// Objects of unknown type with AB=10, which a node keeps in what it forwards, without the list of [`HOPS`]. They are found in the octets of a
-/// message when they are read.
+/// Objects of unknown type with AB=10, which a node keeps in what it forwards, without the list of nodes that granted. They are found in the
+/// octets of a message when they are read.
 #[derive(Clone, Copy)]
 pub struct Carried<'a>(&'a [u8]);
 
