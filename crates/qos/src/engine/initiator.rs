@@ -3,7 +3,7 @@
 use signalbox_core::node::{NoRoute, Route, RouteQuery};
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Moment;
-use signalbox_core::{Direction, Mri, SessionId, Time};
+use signalbox_core::{Direction, Mri, SessionId};
 use signalbox_resources::{End, Resources};
 use signalbox_wire::Writer;
 
@@ -14,7 +14,7 @@ use super::config::StateKeeping;
 use super::event::{Failure, Granted, HopGrant, QosEvent, Refusal};
 use super::response::source_text;
 use super::rmf::{self, CarriedBy, Flow};
-use super::session::{Before, Local, Marks, Origin, RequestKind, Stage};
+use super::session::{Before, Local, Marks, Origin, RequestKind, Stage, rsn_by_time};
 use super::table::shared_qspec;
 use super::waiting::Waiting;
 use crate::wire::{BindingCode, BoundSession, Carried, Hop, Hops, Info, Message, Part, Source};
@@ -570,16 +570,6 @@ impl Qos {
         }
     }
 }
-
-/// An RSN of a continued session that is newer than all that this node gave it before: they grow by less than one in a millisecond
-/// (RFC 5974 §5.1.3.1 compares RSNs as serial numbers).
-#[expect(clippy::cast_possible_truncation, reason = "serial numbers wrap")]
-pub(super) const fn rsn_by_time(now: Time) -> u32 {
-    ((now.as_micros() / 1000) as u32).wrapping_add(CONTINUED)
-}
-
-/// The least RSN of a continued session. The others begin with 0, and grow by one with each change (RFC 5974 §5.3.1).
-pub(super) const CONTINUED: u32 = 1 << 16;
 
 /// Whether the end of the flow answered. The answering node returns the list of hops, and its own entry is the last one, without a
 /// rate at the end of the flow. `None`: a node of another make answered, which returns no list, or the list is full.

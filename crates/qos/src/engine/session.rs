@@ -176,7 +176,7 @@ pub(super) struct Local {
     pub(super) origin: Origin,
     /// The user got the event that the reservation was granted.
     pub(super) granted: bool,
-    /// What the user was told of the end of the flow: whether it answered.
+    /// Whether the end of the flow answered, as the last event for the user said.
     pub(super) far_end: Option<bool>,
     /// The user released it.
     pub(super) releasing: bool,
@@ -573,6 +573,16 @@ impl Session {
             .min()
     }
 }
+
+/// An RSN of a continued session that is newer than all that this node gave it before: they grow by less than one in a millisecond
+/// (RFC 5974 §5.1.3.1 compares RSNs as serial numbers).
+#[expect(clippy::cast_possible_truncation, reason = "serial numbers wrap")]
+pub(super) const fn rsn_by_time(now: Time) -> u32 {
+    ((now.as_micros() / 1000) as u32).wrapping_add(CONTINUED)
+}
+
+/// The least RSN of a continued session. The others begin with 0, and grow by one with each change (RFC 5974 §5.3.1).
+pub(super) const CONTINUED: u32 = 1 << 16;
 
 #[cfg(test)]
 mod tests;
