@@ -31,7 +31,7 @@ fn a_node_that_opens_nothing_is_unknown() {
     assert_eq!((path.hops.first(), path.gaps), (Some(&unknown), true), "{path:?}");
 }
 
-/// An object with the type of the list that is none is left out alone, and counted.
+/// An object of the type of the list whose contents are not a list is left out alone, and counted.
 #[test]
 fn a_foreign_object_is_left_out() {
     for foreign in [&[0; 3][..], &[0, 0, 0, 0, 5, 0, 0, 0], &[0; 200]] {

@@ -40,7 +40,7 @@ pub struct Message<'a> {
     pub hops: Option<Hops<'a>>,
     /// Private to Signalbox: the node that sent the message takes part in the list.
     pub neighbour: bool,
-    /// An object with the type of the list was left out, because it is none: types of the range for private use can have another meaning
+    /// An object of the type of the list was left out, because its contents are not a list: types of the range for private use can have another meaning
     /// for nodes of other makes.
     pub foreign: bool,
     /// Objects of unknown type with AB=10. A forwarded message keeps them.

@@ -26,7 +26,7 @@ fn asking(msn: u32) -> Message<'static> {
     Message { hops: Some(Hops::EMPTY), neighbour: true, ..create(msn, 100) }
 }
 
-/// The node gets a request over so many routers from the peer before.
+/// The node receives a request that passed this number of routers after the peer before it.
 fn by_inside(rig: &mut Rig, message: &Message<'_>, routers: u8) -> Sent {
     let octets = octets(message);
     let received = rig.received(BEFORE, INSIDE, flow(), &octets);

@@ -54,7 +54,7 @@ impl Qos {
                     || session.pending.iter().any(|p| p.kind == RequestKind::Repair);
                 let left =
                     session.next_peer().is_none() && !session.seldom.old_branches.is_empty() && !repairs;
-                // The user was told that no other node answers.
+                // The last event for the user said that the end of the flow did not answer.
                 let alone = session.marks.has(Marks::LAST_NODE)
                     && session.local.as_ref().is_some_and(|local| local.is_told());
                 if left || alone || session.next_peer().is_some_and(|old| old != sii) {

@@ -15,7 +15,7 @@ pub(super) fn listed<'a>(objects: &Tlvs<'a>) -> Option<Listed<'a>> {
     objects.iter().find(|tlv| tlv.kind == NatfwObject::HOPS).and_then(|tlv| Listed::parse(tlv.contents))
 }
 
-/// Whether a message has an object with the type of the list that is none.
+/// Whether an object of a message has the type of the list, and its contents are not a list.
 pub(super) fn is_foreign(objects: &Tlvs<'_>) -> bool {
     objects.iter().any(|tlv| tlv.kind == NatfwObject::HOPS && Listed::parse(tlv.contents).is_none())
 }
@@ -28,7 +28,8 @@ fn contents(last_hops: u8, hops: &[u8]) -> Option<Vec<u8>> {
     Some(octets)
 }
 
-/// The objects of a request with another list, or without what is none. `rest`: some were taken out before.
+/// The objects of a request with this list in place of its own. Contents that are not a list are left out. `rest`: the objects, if some
+/// were taken out before.
 pub(super) fn with_list<'a>(
     message: &NatfwMessage<'a>,
     rest: Option<Vec<NatfwValue<'a>>>,

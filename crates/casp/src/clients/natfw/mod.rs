@@ -97,7 +97,7 @@ signalbox_core::counters! {
         repeated: u64 => REQUESTS { result: "repeated" },
         /// Messages without a readable number.
         unreadable: u64 => MESSAGES_DROPPED { reason: "malformed" },
-        /// Messages with a list of nodes that is none: they are processed without it.
+        /// Messages whose object of the type of the list is not a list: they are processed without it.
         foreign_objects: u64 => OBJECTS_DROPPED { object: "hops" },
         /// RELEASE and QUERY of nodes that do not own the session.
         strangers: u64 => MESSAGES_DROPPED { reason: "stranger" },

@@ -89,7 +89,7 @@ signalbox_core::counters! {
         unanswered: u64 => REQUESTS { result: "unanswered" },
         /// Messages without a readable header or number.
         unreadable: u64 => MESSAGES_DROPPED { reason: "malformed" },
-        /// Messages with a list of nodes that is none: they are processed without it.
+        /// Messages whose object of the type of the list is not a list: they are processed without it.
         foreign_objects: u64 => OBJECTS_DROPPED { object: "hops" },
         /// Releases and errors of nodes that are no hop of their session, and releases of a new hop before its first answer.
         strangers: u64 => MESSAGES_DROPPED { reason: "stranger" },

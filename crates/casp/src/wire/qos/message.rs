@@ -68,7 +68,7 @@ pub struct QosMessage<'a> {
     pub reverse_flow: Option<(FlowId, bool)>,
     /// The nodes that granted the request.
     pub listed: Option<Listed<'a>>,
-    /// An object with the class of this list was left out, because it is none.
+    /// An object of the class of this list was left out, because its contents are not a list.
     pub foreign: bool,
     /// All objects of a received message; those to be sent in addition.
     pub objects: Objects<'a>,
