@@ -1,9 +1,11 @@
 //! The queues of a link: HTB with a class for best effort, one for the excess of reservations, two for signaling, one
 //! for each service with a shared class, and a pool of classes for reservations.
 //!
-//! The time to make or remove a class grows with their number (3 ms at 60,000); the time to change one does not. All
-//! classes are therefore made at the start, and a reservation changes one of the pool.
+//! The kernel makes each class under a lock of all network namespaces, and walks all classes of the link for it: 20 ms for 500, 90 ms
+//! for 1,000. A class of the pool is therefore made when the first reservation gets it, by the request that gives it its rate, and
+//! stays. To change one takes the same time whatever their number.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -76,6 +78,11 @@ const TC_H_ROOT: u32 = 0xffff_ffff;
 const ETH_P_ALL: u16 = 3;
 /// Link layer for which the kernel computes rates instead of reading them from tables.
 const TC_LINKLAYER_ETHERNET: u8 = 1;
+
+/// Whether a class belongs to the pool, and so to one reservation.
+pub(super) const fn is_own(minor: u16) -> bool {
+    minor >= POOL
+}
 
 /// The minor number of the class with an own queue.
 pub(super) const fn own(number: u16) -> u16 {
@@ -189,7 +196,7 @@ impl Queues {
         Self { ifindex, rate }
     }
 
-    /// Makes all queues. `link_header` octets of each packet do not belong to IP and are not counted.
+    /// Makes all queues except those of the pool. `link_header` octets of each packet do not belong to IP and are not counted.
     pub(super) fn make(&self, config: &LinkConfig, link_header: u32) -> io::Result<()> {
         let mut batch = Batch::open(NETLINK_ROUTE)?;
         let create = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
@@ -205,9 +212,6 @@ impl Queues {
         self.of_link(&mut batch, create, config);
         for minor in [GUARANTEED, CONTROLLED_LOAD].into_iter().chain((0..64).map(|dscp| DSCP + dscp)) {
             self.class(&mut batch, create, minor, root, [IDLE, self.rate], priority(minor));
-        }
-        for number in 0..config.classes {
-            self.class(&mut batch, create, own(number), root, [IDLE, self.rate], OWN);
         }
         self.tails(&mut batch, create);
         match batch.send()?.into_iter().next() {
@@ -258,12 +262,14 @@ impl Queues {
     }
 
     /// Appends a request to serve a class at `rate` at least and at `ceiling` at most, octets a second. With `last`,
-    /// the class gets bandwidth beyond `rate` only after all others, best effort included.
+    /// the class gets bandwidth beyond `rate` only after all others, best effort included. A class of the pool is made if it is not
+    /// there.
     pub(super) fn change(&self, batch: &mut Batch, minor: u16, rate: u64, ceiling: Option<u64>, last: bool) {
         let rate = rate.max(IDLE);
         let rates = [rate, ceiling.unwrap_or(self.rate).max(rate)];
         let priority = if last { LAST } else { priority(minor) };
-        self.class(batch, 0, minor, class_id(ROOT_CLASS), rates, priority);
+        let flags = if is_own(minor) { libc::NLM_F_CREATE } else { 0 };
+        self.class(batch, flags, minor, class_id(ROOT_CLASS), rates, priority);
     }
 
     fn class(&self, batch: &mut Batch, flags: i32, minor: u16, parent: u32, rates: [u64; 2], priority: u32) {
@@ -314,10 +320,9 @@ impl Queues {
             .transact(|_| {})
     }
 
-    /// Whether all classes of our qdisc are there, with the queues of best effort and of excess.
-    pub(super) fn are_whole(&self, connection: &mut Connection, classes: u16) -> io::Result<bool> {
-        let mut leaves = 0;
-        let mut found = 0;
+    /// Whether the queues of best effort and of excess are there, all classes beside the pool, and these classes of the pool.
+    pub(super) fn are_whole(&self, connection: &mut Connection, pool: &BTreeSet<u16>) -> io::Result<bool> {
+        let (mut leaves, mut fixed_classes, mut of_pool) = (0, 0, 0);
         let number = |fixed: &[u8; 20], at: usize| fixed.get(at..).and_then(u32_of);
         connection.begin(libc::RTM_GETQDISC, libc::NLM_F_DUMP, &message(0, 0, 0)).transact(|answer| {
             let Some((fixed, _)) = answer.split::<20>() else { return };
@@ -327,9 +332,13 @@ impl Queues {
         let everything = message(self.ifindex, 0, 0);
         connection.begin(libc::RTM_GETTCLASS, libc::NLM_F_DUMP, &everything).transact(|answer| {
             let Some((fixed, _)) = answer.split::<20>() else { return };
-            found += usize::from(number(fixed, 8).is_some_and(|handle| handle >> 16 == MAJOR >> 16));
+            let Some(minor) = number(fixed, 8).and_then(|class| u16::try_from(class ^ MAJOR).ok()) else {
+                return;
+            };
+            fixed_classes += usize::from(!is_own(minor));
+            of_pool += usize::from(pool.contains(&minor));
         })?;
-        Ok(leaves == 2 && found == FIXED_CLASSES + usize::from(classes))
+        Ok(leaves == 2 && fixed_classes == FIXED_CLASSES && of_pool == pool.len())
     }
 
     /// Whether our eBPF filter is attached to the qdisc.
@@ -411,8 +420,6 @@ fn message(ifindex: u32, handle: u32, parent: u32) -> [u8; 20] {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     #[test]

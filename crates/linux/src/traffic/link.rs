@@ -1,6 +1,6 @@
 //! One outgoing interface: its queues, its classifier, and the places of its reservations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ impl Link {
         let reading = |error| system("reading the queueing disciplines", error);
         let adopts = !left.is_empty()
             && loaded.is_ok()
-            && queues.are_whole(connection, config.classes).map_err(reading)?;
+            && queues.are_whole(connection, &own_queues(&left)).map_err(reading)?;
         match htb::root(connection, ifindex).map_err(reading)? {
             Root::Default => {}
             Root::Ours if adopts => {}
@@ -185,7 +185,7 @@ impl Link {
     fn adopt(&mut self, left: Vec<(u16, Reservation)>) -> Vec<(Reservation, Place)> {
         let mut adopted = Vec::with_capacity(left.len());
         for (queue, reservation) in left {
-            let own = is_own(queue);
+            let own = htb::is_own(queue);
             let free = !own || self.free_queues.contains(&queue);
             let fits = htb::is_for_reservations(queue, self.config.classes)
                 && free
@@ -258,7 +258,7 @@ impl Link {
                 .ok_or(ReserveError::Full)?,
         };
         let policed = matches!(self.classifier, Classifier::Bpf(_));
-        let own = old.map(|old| old.queue).filter(|queue| is_own(*queue));
+        let own = old.map(|old| old.queue).filter(|queue| htb::is_own(*queue));
         let queue = match treatment {
             // Without a policer, the reservations that share a queue are not protected from each other.
             Treatment::Aggregate(service) if policed => Some(htb::shared(*service)),
@@ -276,7 +276,7 @@ impl Link {
         if old.is_none() && slot == self.fresh {
             self.fresh += 1;
         }
-        let share = if is_own(queue) {
+        let share = if htb::is_own(queue) {
             self.serve(reservation, queue, requests);
             0
         } else {
@@ -339,7 +339,7 @@ impl Link {
         if kept.is_none_or(|kept| kept.slot != place.slot) {
             self.free_slots.push(place.slot);
         }
-        if is_own(place.queue) {
+        if htb::is_own(place.queue) {
             if kept.is_none_or(|kept| kept.queue != place.queue) {
                 self.free_queues.push(place.queue);
             }
@@ -353,7 +353,7 @@ impl Link {
 
     /// Appends a request that ends the service of an own queue.
     pub(super) fn idle(&self, place: &Place, requests: &mut Batch) {
-        if is_own(place.queue) {
+        if htb::is_own(place.queue) {
             self.queues.change(requests, place.queue, 0, None, false);
         }
     }
@@ -404,7 +404,7 @@ impl Link {
     fn mend_queues(&mut self, connection: &mut Connection) -> Result<bool, OpenError> {
         let reading = |error| system("reading the queueing disciplines", error);
         let whole = match htb::root(connection, self.ifindex).map_err(reading)? {
-            Root::Ours if self.queues.are_whole(connection, self.config.classes).map_err(reading)? => true,
+            Root::Ours if self.queues.are_whole(connection, &self.queues_in_use()).map_err(reading)? => true,
             Root::Ours => {
                 htb::remove(connection, self.ifindex)
                     .map_err(|error| system("removing damaged queues", error))?;
@@ -427,6 +427,12 @@ impl Link {
             return Ok(true);
         }
         Ok(!whole)
+    }
+
+    /// The queues of the pool that reservations have.
+    fn queues_in_use(&self) -> BTreeSet<u16> {
+        let free: BTreeSet<u16> = self.free_queues.iter().copied().collect();
+        (0..self.config.classes).map(htb::own).filter(|queue| !free.contains(queue)).collect()
     }
 
     /// Appends requests that serve the common classes again, after their queues were made again.
@@ -517,8 +523,13 @@ impl Place {
 
     /// The common class of which the place has a share, if any.
     pub(super) fn shared(&self) -> Option<u16> {
-        (!is_own(self.queue)).then_some(self.queue)
+        (!htb::is_own(self.queue)).then_some(self.queue)
     }
+}
+
+/// The queues of the pool among those of reservations.
+fn own_queues(reservations: &[(u16, Reservation)]) -> BTreeSet<u16> {
+    reservations.iter().map(|(queue, _)| *queue).filter(|queue| htb::is_own(*queue)).collect()
 }
 
 fn system(what: &str, error: std::io::Error) -> OpenError {
@@ -535,9 +546,4 @@ fn foreign(name: &str, qdisc: &str) -> OpenError {
         format!("{name} has a queueing discipline that is not ours ({qdisc})"),
         format!("remove it (tc qdisc del dev {name} root), or take {name} out of the configuration's links"),
     )
-}
-
-/// Whether a class belongs to one reservation.
-const fn is_own(queue: u16) -> bool {
-    queue >= htb::own(0)
 }

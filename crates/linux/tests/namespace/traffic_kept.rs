@@ -149,7 +149,7 @@ fn other_queues_are_not_adopted() {
     close(&net, second);
 
     let left = kept(&net, Duration::from_secs(60));
-    tool(&net.r, "tc class del dev rb classid 5342:120");
+    tool(&net.r, "tc class del dev rb classid 5342:100");
     let second = next(&net, &config(), left);
     assert_eq!((classes_in_use(&second), second.counters().adopted), (0, 0));
     close(&net, second);
