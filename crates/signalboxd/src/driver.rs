@@ -189,6 +189,7 @@ impl Driver {
             self.enforce();
             self.open();
             self.flush();
+            self.prepare();
             self.decided();
             self.watched();
             self.end_turn();
@@ -241,7 +242,8 @@ impl Driver {
         let wait = next.map(|next| next.since(self.clock.now()));
         let pinholes = self.engine.pinholes.as_ref().and_then(Pinholes::wait_time);
         let adopted = self.engine.enforcer.as_ref().and_then(Enforcer::wait_time);
-        [wait, pinholes, adopted].into_iter().flatten().min()
+        let queues = self.engine.enforcer.as_ref().and_then(Enforcer::prepares_in);
+        [wait, pinholes, adopted, queues].into_iter().flatten().min()
     }
 
     /// Serves requests of the control thread. The result is false when the daemon shall stop.

@@ -2,8 +2,8 @@
 //! for each service with a shared class, and a pool of classes for reservations.
 //!
 //! The kernel makes each class under a lock of all network namespaces, and walks all classes of the link for it: 20 ms for 500, 90 ms
-//! for 1,000. A class of the pool is therefore made when the first reservation gets it, by the request that gives it its rate, and
-//! stays. To change one takes the same time whatever their number.
+//! for 1,000. Classes of the pool are therefore made some at a time ([`super::ahead`]), or by the request that gives one its rate for
+//! its first reservation, and stay. To change one takes the same time whatever their number.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -218,6 +218,12 @@ impl Queues {
             Some((_, error)) => Err(error),
             None => Ok(()),
         }
+    }
+
+    /// Appends a request to make a class of the pool, if it is not there.
+    pub(super) fn make_idle(&self, batch: &mut Batch, minor: u16) {
+        let create = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+        self.class(batch, create, minor, class_id(ROOT_CLASS), [IDLE, self.rate], priority(minor));
     }
 
     /// Appends requests for the classes whose rates are the link's own.

@@ -70,6 +70,8 @@ pub(super) struct Link {
     classifier: Classifier,
     strict: bool,
     free_queues: Vec<u16>,
+    /// The own queues below this number were made ahead of reservations.
+    prepared: u16,
     free_slots: Vec<u32>,
     /// The first slot that was never used; all later ones are unused, too.
     fresh: u32,
@@ -155,6 +157,7 @@ impl Link {
             classifier,
             strict: enforcement == Enforcement::Required,
             free_queues: (0..config.classes).rev().map(htb::own).collect(),
+            prepared: 0,
             free_slots: Vec::new(),
             fresh: 0,
             shares: BTreeMap::new(),
@@ -417,6 +420,7 @@ impl Link {
             self.queues
                 .make(&self.config, self.link_header)
                 .map_err(|error| system("making the queues again", error))?;
+            self.prepared = 0;
         }
         if let Classifier::Bpf(program) = &self.classifier
             && !(whole && self.queues.are_classified(connection).map_err(reading)?)
@@ -427,6 +431,18 @@ impl Link {
             return Ok(true);
         }
         Ok(!whole)
+    }
+
+    /// Whether own queues are left to make.
+    pub(super) const fn lacks_queues(&self) -> bool {
+        self.prepared < self.config.classes && self.fault.is_none()
+    }
+
+    /// Appends requests for the next own queues, `most` at most, which leave those that exist as they are.
+    pub(super) fn prepare(&mut self, most: u16, requests: &mut Batch) {
+        let next = self.prepared.saturating_add(most).min(self.config.classes);
+        (self.prepared..next).for_each(|number| self.queues.make_idle(requests, htb::own(number)));
+        self.prepared = next;
     }
 
     /// The queues of the pool that reservations have.

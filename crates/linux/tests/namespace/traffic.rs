@@ -98,6 +98,38 @@ fn two_thousand_reservations_come_and_go() {
     assert_eq!(kernel_state(&net.r), before);
 }
 
+/// Queues are made before reservations need them. Those that reservations have stay as they are.
+#[test]
+fn queues_are_made_ahead() {
+    let net = Network::new("ahead");
+    net.r
+        .run(|| {
+            let mut enforcer = Enforcer::open(&config()).unwrap();
+            let own = || {
+                let all = tool_here("tc class show dev rb");
+                all.lines().filter(|line| line.contains(" prio 1 ")).map(str::to_owned).collect::<Vec<_>>()
+            };
+            assert_eq!(own().len(), 0, "the start makes no queue of the pool");
+            reserve_all(&mut enforcer, "rb", 0..20);
+            let reserved = own();
+            assert_eq!(reserved.len(), 20);
+            until("all are there", || {
+                enforcer.prepare();
+                enforcer.prepares_in().is_none()
+            });
+            assert_eq!(own().len(), 50);
+            assert!(reserved.iter().all(|class| class.contains("rate 80Kbit") && own().contains(class)));
+            assert_eq!(enforcer.capabilities().next().unwrap().classes, (50, 20));
+            // Another program removes the queues: those that are made again are prepared again.
+            tool_here("tc qdisc del dev rb root");
+            assert_eq!(enforcer.restore(), [("rb".to_owned(), Ok(()))]);
+            assert_eq!(own().len(), 20);
+            assert!(enforcer.prepares_in().is_some());
+            enforcer.close().unwrap();
+        })
+        .unwrap();
+}
+
 /// O13: the queues of an interface that gets another name go, and those of one that gets a configured name are made.
 #[test]
 fn the_queues_of_a_renamed_interface_go() {

@@ -39,7 +39,7 @@ impl Driver {
         }
     }
 
-    /// The same for what the node opens and closes.
+    /// The same as [`Self::enforce`] for what the node opens and closes.
     pub(super) fn open(&mut self) {
         for _ in 0..TIMES {
             let Some(pinholes) = self.engine.pinholes.as_mut().filter(|pinholes| !pinholes.is_idle()) else {
@@ -55,6 +55,14 @@ impl Driver {
                 self.input(Input::PinholeOpened { id, result });
             }
             self.done(Part::Pinholes, results);
+        }
+    }
+
+    /// Makes queues for reservations that may come.
+    pub(super) fn prepare(&mut self) {
+        if let Some(enforcer) = &mut self.engine.enforcer {
+            enforcer.prepare();
+            self.done(Part::Reservations, 0);
         }
     }
 }
