@@ -9,9 +9,11 @@ use signalbox_node::casp::{self, NatfwPackets, NatfwScope, NatfwTerms};
 use signalbox_node::natfw::{self, ExposeRequest, OpenRequest, Options};
 
 use crate::draw::Draw;
+use crate::enforcer::Enforcer;
 use crate::judge::{Asked, Passage, What};
 use crate::kernel::{TCP, UDP};
-use crate::policy::{OUTSIDE, Protocol, World};
+use crate::network::OUTSIDE;
+use crate::policy::{Protocol, World};
 use crate::rules::{Token, port};
 
 /// The first identifier of those who accept what senders ask for.
@@ -20,7 +22,8 @@ const ACCEPTING: u64 = 1000;
 impl World {
     /// One of the hosts inside.
     fn inner(&self, draw: &mut Draw) -> usize {
-        let all: Vec<_> = (0..self.hosts.len()).filter(|at| *at != OUTSIDE).collect();
+        let network = &self.judge.network;
+        let all: Vec<_> = (0..network.hosts.len()).filter(|at| network.is_within(*at)).collect();
         draw.one(&all)
     }
 
@@ -29,8 +32,11 @@ impl World {
         let number = self.hosts.len() as u64;
         let [by, mut to] = [(); 2].map(|()| usize::try_from(draw.below(number)).unwrap());
         let by = self.writer.as_ref().filter(|_| draw.percent(40)).map_or(by, |writer| writer.at);
-        if to == by {
-            to = if by == OUTSIDE { self.inner(draw) } else { OUTSIDE };
+        if to == by && by == OUTSIDE {
+            let others: Vec<_> = (0..self.hosts.len()).filter(|at| *at != by).collect();
+            to = draw.one(&others);
+        } else if to == by {
+            to = OUTSIDE;
         }
         [by, to]
     }
@@ -39,10 +45,10 @@ impl World {
         self.writer.as_ref().is_some_and(|writer| writer.at == host)
     }
 
-    /// A host asks for something, changes or ends what it asked for, or an operator changes the policy.
-    pub(crate) fn ask(&mut self, draw: &mut Draw, id: u64) {
-        if draw.percent(15) {
-            return self.reload(draw);
+    /// A host asks for something, changes or ends what it asked for, or a firewall changes.
+    pub(crate) fn ask(&mut self, draw: &mut Draw, id: u64, enforcers: &mut [Enforcer]) {
+        if draw.percent(20) {
+            return self.operate(draw, enforcers);
         }
         if self.writer.is_some() && draw.percent(50) && self.change(draw) {
             return;
@@ -58,14 +64,18 @@ impl World {
 
     /// A host ends what it asked for by a command. False: no host has.
     fn close(&mut self, draw: &mut Draw) -> bool {
-        let all =
-            self.judge.asked.iter().filter(|(_, forms)| forms.iter().all(|one| !self.is_writer(one.by)));
+        let all = self
+            .judge
+            .wanted
+            .asked
+            .iter()
+            .filter(|(_, forms)| forms.iter().all(|one| !self.is_writer(one.by)));
         let all: Vec<u64> = all.map(|(id, _)| *id).collect();
         if all.is_empty() {
             return false;
         }
         let id = draw.one(&all);
-        for Asked { by, what, .. } in self.judge.asked.remove(&id).unwrap() {
+        for Asked { by, what, .. } in self.judge.end(id) {
             self.past.extend(what.packet());
             let command = match self.judge.protocol {
                 Protocol::Natfw => Command::Natfw { id, command: natfw::Command::Close },
@@ -88,7 +98,7 @@ impl World {
 
     fn ask_natfw(&mut self, draw: &mut Draw, id: u64) {
         let protocol = draw.one(&[UDP, UDP, TCP]);
-        let (token, at) = (Token::draw(draw, &self.judge.addresses), self.judge.policies.len() - 1);
+        let (token, at) = (Token::draw(draw, &self.judge.network), self.judge.present());
         let options = Options {
             second_port: draw.percent(40),
             proxy: draw.percent(30),
@@ -98,9 +108,12 @@ impl World {
         let (second, proxy, until) = (options.second_port, options.proxy, None);
         if draw.percent(25) {
             let by = self.inner(draw);
-            let (port, outside) = (port(draw), self.judge.addresses[OUTSIDE]);
-            let from = if draw.percent(70) { OUTSIDE } else { self.inner(draw) };
-            let sender = (proxy && from != by).then(|| self.judge.addresses[from]);
+            let (port, outside) = (port(draw), self.judge.network.beyond(by));
+            let from = if draw.percent(70) { outside } else { self.judge.network.hosts[self.inner(draw)] };
+            let own = self.judge.network.hosts[by];
+            // A message that the test writes has no place for a sender with IPv6.
+            let has_place = own.is_ipv4() || !self.is_writer(by);
+            let sender = Some(from).filter(|from| proxy && *from != own && has_place);
             let asked = Asked { by, what: What::Expose { protocol, port, second, sender }, token, at, until };
             let request = ExposeRequest {
                 address: None,
@@ -118,19 +131,28 @@ impl World {
             return self.enter(draw, id, asked, proxy, command);
         }
         let [by, to] = self.ends(draw);
-        let (dst, ports) = (self.judge.addresses[to], [port(draw), port(draw)]);
+        let (mut dst, mut dst_port) = (self.judge.network.hosts[to], port(draw));
+        if !self.external.is_empty() && draw.percent(40) {
+            (dst, dst_port) = draw.one(&self.external);
+        }
+        if draw.percent(90) {
+            dst = self.judge.network.known_to(by, dst);
+        }
         let other = self.other(draw, dst);
-        let src = other.unwrap_or(self.judge.addresses[by]);
-        let asked = Asked { by, what: What::Open { src, dst, protocol, ports, second }, token, at, until };
-        let [src_port, dst_port] = ports.map(Some);
-        let request = OpenRequest { src: other, dst, protocol: Some(protocol), src_port, dst_port, options };
+        let src = other.unwrap_or(self.judge.network.hosts[by]);
+        // `signalbox reserve --pinhole` without --sport asks so.
+        let src_port = draw.percent(90).then(|| port(draw));
+        let what = What::Open { src, dst, protocol, src_port, dst_port, second };
+        let asked = Asked { by, what, token, at, until };
+        let (protocol, dst_port) = (Some(protocol), Some(dst_port));
+        let request = OpenRequest { src: other, dst, protocol, src_port, dst_port, options };
         let command = Command::Natfw { id, command: natfw::Command::Open(request) };
         self.enter(draw, id, asked, proxy, command);
     }
 
     /// Sometimes the source of a request is not the host that asks.
     fn other(&self, draw: &mut Draw, dst: IpAddr) -> Option<IpAddr> {
-        draw.percent(15).then(|| draw.one(&self.judge.addresses)).filter(|other| *other != dst)
+        draw.percent(15).then(|| draw.one(&self.judge.network.hosts)).filter(|other| *other != dst)
     }
 
     /// Some hosts accept what senders ask for by CASP.
@@ -139,7 +161,7 @@ impl World {
             if self.is_writer(by) || draw.percent(40) {
                 continue;
             }
-            let any = Prefix::all_like(self.judge.addresses[by]);
+            let any = Prefix::all_like(self.judge.network.hosts[by]);
             let command = casp::Command::Accept(FlowFilter::between(any, any));
             self.judge.ask(id, Asked { by, what: What::Accept, token: None, at: 0, until: None });
             self.sim.command(self.hosts[by], Command::Casp { id, command });
@@ -148,9 +170,9 @@ impl World {
 
     fn ask_casp(&mut self, draw: &mut Draw, id: u64) {
         let [by, to] = self.ends(draw);
-        let (dst, own) = (self.judge.addresses[to], self.judge.addresses[by]);
-        let token = Token::draw(draw, &self.judge.addresses).filter(|_| dst.is_ipv4());
-        let at = self.judge.policies.len() - 1;
+        let (dst, own) = (self.judge.network.hosts[to], self.judge.network.hosts[by]);
+        let token = Token::draw(draw, &self.judge.network);
+        let at = self.judge.present();
         let by_receiver = !self.is_writer(by) && draw.percent(40);
         let packets = if by_receiver || self.is_writer(by) {
             NatfwPackets::Along

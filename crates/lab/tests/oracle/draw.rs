@@ -35,23 +35,31 @@ impl Draw {
 pub(crate) struct Counts {
     pub(crate) passed: u64,
     pub(crate) dropped: u64,
+    /// Packets that passed two firewalls.
+    pub(crate) both: u64,
+    /// Those that passed one whose daemon had ended before.
+    pub(crate) later: u64,
+    /// Those that passed by what a crash had left.
+    pub(crate) left: u64,
 }
 
 /// Runs the draws of a test, by as many threads: as many draws as usual, or `SIGNALBOX_SEEDS` in the environment; with
 /// `SIGNALBOX_SEED` this one alone. `start` makes what the draws of one thread share. A draw that fails prints how it is run again.
+/// The result is what was judged.
 pub(crate) fn draws<S>(
     usual: u64,
     threads: usize,
     start: impl Fn() -> S + Sync,
     run: impl Fn(&mut S, u64, &mut Counts) -> Result<(), String> + Sync,
-) {
+) -> Counts {
     let checked = |shared: &mut S, seed: u64, counts: &mut Counts| {
         if let Err(fault) = run(shared, seed, counts) {
             panic!("{fault}\nrun again with SIGNALBOX_SEED={seed}");
         }
     };
     if std::env::var_os("SIGNALBOX_SEED").is_some() {
-        return checked(&mut start(), seed_from_environment(0), &mut Counts::default());
+        checked(&mut start(), seed_from_environment(0), &mut Counts::default());
+        return Counts::default();
     }
     let seeds = std::env::var("SIGNALBOX_SEEDS").ok().map_or(usual, |text| text.parse().unwrap());
     let part = |first: u64| {
@@ -64,11 +72,19 @@ pub(crate) fn draws<S>(
         let all: Vec<_> = (0..seeds).take(threads).map(|first| scope.spawn(move || part(first))).collect();
         all.into_iter().map(|thread| thread.join().unwrap_or_else(|fault| resume_unwind(fault))).collect()
     });
-    let [passed, dropped] =
-        [|one: &Counts| one.passed, |one: &Counts| one.dropped].map(|of| counts.iter().map(of).sum::<u64>());
-    eprintln!("{seeds} draws: {passed} packets passed, {dropped} did not");
+    let sum = |of: fn(&Counts) -> u64| counts.iter().map(of).sum::<u64>();
+    let all = Counts {
+        passed: sum(|one| one.passed),
+        dropped: sum(|one| one.dropped),
+        both: sum(|one| one.both),
+        later: sum(|one| one.later),
+        left: sum(|one| one.left),
+    };
+    eprintln!("{seeds} draws: {all:?}");
+    let Counts { passed, dropped, .. } = all;
     // Draws that let nothing pass, or everything, would judge nothing.
     assert!(seeds < usual || passed > seeds && dropped > seeds);
+    all
 }
 
 /// As many threads as there are processors.

@@ -5,11 +5,16 @@
 mod agreement;
 mod asks;
 mod draw;
+mod enforcer;
 mod holes;
 mod judge;
 mod kernel;
 mod messages;
+mod network;
 mod octets;
 mod policy;
+mod restart;
+#[cfg(feature = "namespace-tests")]
+mod router;
 mod rules;
 mod written;

@@ -28,9 +28,11 @@ pub(crate) struct Natfw<'a> {
     pub(crate) token: Option<Vec<u8>>,
 }
 
-fn v4(address: IpAddr) -> [u8; 4] {
-    let IpAddr::V4(address) = address else { unreachable!("the hosts have IPv4") };
-    address.octets()
+fn octets_of(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    }
 }
 
 fn short(octets: &[u8]) -> Option<u16> {
@@ -55,7 +57,8 @@ impl Natfw<'_> {
         put(0x00f, &[0, 1, 0, second]);
         if let What::Expose { protocol, port, sender, .. } = self.what {
             let [a, b] = port.to_be_bytes();
-            let (from, prefix) = sender.map_or(([0; 4], 0), |sender| (v4(sender), 32));
+            // It has place for senders with IPv4 only.
+            let (from, prefix) = sender.map_or((vec![0; 4], 0), |sender| (octets_of(sender), 32));
             put(0x013, &[&[0xc0, 0, prefix, *protocol, a, b, 0, 0][..], &from].concat());
         }
         if self.proxy {
@@ -124,7 +127,8 @@ impl Casp<'_> {
         let Passage { src, dst, protocol, src_port, dst_port, further, .. } = *self.passage;
         let list = |given: bool| u8::from(given);
         let counts = [list(protocol.is_some()), list(src_port.is_some()), list(dst_port.is_some()), 0];
-        let mut filter = [&[4, 32, 32, 0][..], &v4(src), &v4(dst), &counts].concat();
+        let first = if src.is_ipv4() { [4, 32, 32, 0] } else { [6, 128, 128, 0] };
+        let mut filter = [&first[..], &octets_of(src), &octets_of(dst), &counts].concat();
         filter.extend(protocol.into_iter().flat_map(|protocol| [protocol, 0, 0, 0]));
         for (port, up) in [(src_port, 0), (dst_port, further)] {
             filter.extend(port.into_iter().flat_map(|port| [port, port + up]).flat_map(u16::to_be_bytes));

@@ -15,9 +15,14 @@ const DRAWS: u64 = 2_000;
 /// The real code on a kernel of this test.
 pub(crate) fn open(kernel: Kernel) -> (Arc<Mutex<Kernel>>, Pinholes) {
     let kernel = Arc::new(Mutex::new(kernel));
-    let shared: Shared = kernel.clone();
-    let pinholes = simulated::run(&shared, || Pinholes::open(&PinholeConfig::default())).unwrap();
+    let pinholes = open_again(&kernel);
     (kernel, pinholes)
+}
+
+/// The real code once more, on a kernel that has something of a former process.
+pub(crate) fn open_again(kernel: &Arc<Mutex<Kernel>>) -> Pinholes {
+    let shared: Shared = kernel.clone();
+    simulated::run(&shared, || Pinholes::open(&PinholeConfig::default())).unwrap()
 }
 
 #[test]

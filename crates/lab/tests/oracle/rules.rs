@@ -12,7 +12,8 @@ use signalbox_node::resources::units::Net;
 use crate::draw::Draw;
 use crate::kernel::{TCP, Tuple, UDP};
 use crate::messages::casp_object;
-use crate::policy::{OUTSIDE, ZONES};
+use crate::network::Network;
+use crate::policy::ZONES;
 
 /// The name of who signs tokens.
 const ENTITY: &str = "auth.example";
@@ -36,7 +37,22 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    fn draw(draw: &mut Draw, hosts: &[IpAddr]) -> Self {
+    /// A rule that allows what firewalls open for others, whoever asks.
+    fn any() -> Self {
+        let opens = vec![Opening::Outward, Opening::Inward, Opening::Between, Opening::Reserve];
+        let [from, destination] = [None; 2];
+        Self {
+            allows: true,
+            opens,
+            from,
+            token: false,
+            zones: Default::default(),
+            service: None,
+            destination,
+        }
+    }
+
+    fn draw(draw: &mut Draw, network: &Network) -> Self {
         let all = [Opening::Outward, Opening::Inward, Opening::Inward, Opening::Between, Opening::Reserve];
         let names = [ZONES[0], ZONES[1], "inside", DEFAULT];
         let first = port(draw);
@@ -51,14 +67,14 @@ impl Rule {
         Self {
             allows: draw.percent(55),
             opens,
-            from: draw.percent(40).then(|| draw.one(hosts)),
+            from: draw.percent(40).then(|| network.one(draw)),
             token: draw.percent(15),
             zones,
             service: draw.percent(80).then(|| {
                 let last = first + u16::try_from(draw.below(3)).unwrap();
                 (draw.one(&[UDP, UDP, TCP]), [first, last])
             }),
-            destination: draw.percent(25).then(|| draw.one(hosts)),
+            destination: draw.percent(25).then(|| network.one(draw)),
         }
     }
 
@@ -111,10 +127,14 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    pub(crate) fn draw(draw: &mut Draw, hosts: &[IpAddr]) -> Self {
-        let rules = (0..draw.below(5)).map(|_| Rule::draw(draw, hosts)).collect();
-        let zones = (0..hosts.len()).map(|at| {
-            let of_side = if at == OUTSIDE { DEFAULT } else { "inside" };
+    /// That of a firewall. Of two, some allow more, so that packets pass both.
+    pub(crate) fn draw(draw: &mut Draw, network: &Network, at: usize) -> Self {
+        let mut rules: Vec<_> = (0..draw.below(5)).map(|_| Rule::draw(draw, network)).collect();
+        if network.places.len() > 1 && draw.percent(40) {
+            rules.push(Rule::any());
+        }
+        let zones = (0..network.interfaces()).map(|interface| {
+            let of_side = if network.is_outside(at, Some(interface)) { DEFAULT } else { "inside" };
             draw.one(&[ZONES[0], ZONES[1], of_side])
         });
         Self { rules, zones: zones.collect() }
@@ -139,9 +159,9 @@ impl Policy {
         }
     }
 
-    /// The zone of a host. An address of no host is outside.
-    pub(crate) fn zone(&self, host: Option<usize>) -> &'static str {
-        host.map_or(DEFAULT, |at| self.zones[at])
+    /// The zone of an interface. What has none is outside.
+    pub(crate) fn zone(&self, interface: Option<usize>) -> &'static str {
+        interface.map_or(DEFAULT, |at| self.zones[at])
     }
 }
 
@@ -153,8 +173,8 @@ pub(crate) struct Token {
 }
 
 impl Token {
-    pub(crate) fn draw(draw: &mut Draw, hosts: &[IpAddr]) -> Option<Self> {
-        draw.percent(25).then(|| Self { destination: draw.one(hosts), right: draw.percent(80) })
+    pub(crate) fn draw(draw: &mut Draw, network: &Network) -> Option<Self> {
+        draw.percent(25).then(|| Self { destination: network.one(draw), right: draw.percent(80) })
     }
 
     /// Its attributes (RFC 5981 §3.2).
@@ -178,16 +198,18 @@ impl Token {
         attributes
     }
 
-    /// An AUTH_TOKEN of CASP for IPv4 with this number, made at a time.
+    /// An AUTH_TOKEN of CASP with this number, made at a time.
     pub(crate) fn object(&self, number: u64, now: Time) -> Vec<u8> {
-        let IpAddr::V4(destination) = self.destination else { unreachable!("it is for IPv4") };
         let secret = if self.right { SECRET } else { SECRET + 1 };
         let seconds = NTP + now.as_micros() / 1_000_000;
         let contents = |hmac: &[u8]| {
             let number = u32::try_from(number).unwrap().to_be_bytes();
             // The creator, a domain name; who asked for it, who uses it and the source are left out.
             let creator = [&[0, 12, 3, 0][..], ENTITY.as_bytes(), &[0; 12]].concat();
-            let destination = [&[0, 4, 1, 0][..], &destination.octets()].concat();
+            let destination = match self.destination {
+                IpAddr::V4(address) => [&[0, 4, 1, 0][..], &address.octets()].concat(),
+                IpAddr::V6(address) => [&[0, 16, 2, 0][..], &address.octets()].concat(),
+            };
             let stamp = (seconds << 32).to_be_bytes();
             [&number[..], &creator, &destination, &stamp, &[3], hmac, &[0; 3]].concat()
         };

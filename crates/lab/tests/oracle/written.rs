@@ -10,12 +10,13 @@ use signalbox_core::service::{IndicationOf, RecvMessageOf, RequestOf, SendMessag
 use signalbox_core::{Mri, NslpId, SessionId};
 use signalbox_node::casp::{self, ClientEvent, FlowId, SendRequestOf, VerdictOf};
 use signalbox_node::gist::Registration;
+use signalbox_node::natfw;
 use signalbox_node::{ApplicationCommand, ApplicationEvent, Command, Event};
 
 use crate::draw::Draw;
 use crate::judge::{Asked, Passage, What};
 use crate::messages::{self, Answer, Casp, Natfw};
-use crate::policy::{OUTSIDE, Protocol, World};
+use crate::policy::{Protocol, World};
 use crate::rules::{Token, port};
 
 /// The identifier of the program.
@@ -59,9 +60,9 @@ impl Writer {
 /// The MRI of a request of NATFW.
 fn mri(what: &What, own: IpAddr, outside: IpAddr) -> Mri {
     match *what {
-        What::Open { src, dst, protocol, ports: [src_port, dst_port], .. } => Mri::PathCoupled(PathCoupled {
+        What::Open { src, dst, protocol, src_port, dst_port, .. } => Mri::PathCoupled(PathCoupled {
             protocol: Some(protocol),
-            src_port: Some(src_port),
+            src_port,
             dst_port: Some(dst_port),
             ..PathCoupled::between(src, dst)
         }),
@@ -71,28 +72,27 @@ fn mri(what: &What, own: IpAddr, outside: IpAddr) -> Mri {
 
 /// The flow of a request of CASP.
 fn flow(what: &What) -> Option<FlowId> {
-    let What::Passage(Passage {
-        src: IpAddr::V4(src),
-        dst: IpAddr::V4(dst),
-        protocol,
-        src_port,
-        dst_port,
-        ..
-    }) = *what
-    else {
-        return None;
-    };
+    let What::Passage(Passage { src, dst, protocol, src_port, dst_port, .. }) = *what else { return None };
     let [src_port, dst_port] = [src_port, dst_port].map(Option::unwrap_or_default);
-    Some(FlowId::V4Ports { src, dst, src_port, dst_port, protocol: protocol.unwrap_or_default() })
+    let protocol = protocol.unwrap_or_default();
+    match (src, dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            Some(FlowId::V4Ports { src, dst, src_port, dst_port, protocol })
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            Some(FlowId::V6Ports { src, dst, src_port, dst_port, protocol })
+        }
+        _ => None,
+    }
 }
 
 /// The same request with one thing changed, or nothing. It still passes the firewall.
 fn changed(draw: &mut Draw, former: &What, hosts: &[IpAddr], own: IpAddr) -> What {
     let mut what = former.clone();
     match &mut what {
-        What::Open { src, dst, ports, second, .. } => match draw.below(6) {
-            0 => *ports = [port(draw), port(draw)],
-            1 => ports[1] = port(draw),
+        What::Open { src, dst, src_port, dst_port, second, .. } => match draw.below(6) {
+            0 => (*src_port, *dst_port) = (Some(port(draw)), port(draw)),
+            1 => *dst_port = port(draw),
             2 => *second = !*second,
             3 => *dst = draw.one(hosts),
             4 => *src = draw.one(hosts),
@@ -160,8 +160,7 @@ impl World {
 
     /// Sends a request in its present form, which only prolongs what stands if it `refreshes`.
     fn send(&mut self, draw: &mut Draw, request: u64, refreshes: bool) {
-        let (lifetime, now, at) =
-            (draw.one(&[1, 3, 600, 600]), self.sim.now(), self.judge.policies.len() - 1);
+        let (lifetime, now, at) = (draw.one(&[1, 3, 600, 600]), self.sim.now(), self.judge.present());
         let Some(writer) = &mut self.writer else { return };
         let (by, Some(session)) = (writer.at, writer.sessions.get_mut(&request)) else { return };
         session.number += 1;
@@ -182,7 +181,8 @@ impl World {
         let Some(Session { id, number, age, what, token, proxy, .. }) = sessions.get(&request) else {
             return;
         };
-        let (own, outside) = (self.judge.addresses[*at], self.judge.addresses[OUTSIDE]);
+        let network = &self.judge.network;
+        let (own, outside) = (network.hosts[*at], network.beyond(*at));
         match (self.judge.protocol, what, flow(what)) {
             (Protocol::Casp, What::Passage(passage), Some(flow)) => {
                 let number = u64::from(*number);
@@ -239,11 +239,12 @@ impl World {
             self.release(draw, request);
             return true;
         }
-        let (hosts, own) = (&self.judge.addresses, self.judge.addresses[writer.at]);
+        let network = &self.judge.network;
+        let (hosts, own) = (&network.hosts, network.hosts[writer.at]);
         let session = writer.sessions.get_mut(&request).unwrap();
         let what = changed(draw, &session.what, hosts, own);
         if draw.percent(30) {
-            session.token = Token::draw(draw, hosts);
+            session.token = Token::draw(draw, network);
         }
         let (before, after) = (flow(&session.what), flow(&what));
         // What a node takes for a refresh stands as before: with NATFW the same request, with CASP the same AGE. An application that gives
@@ -266,7 +267,7 @@ impl World {
 
     /// Which form of a request stands: the last one, or those before. The host goes on with what stands.
     fn keep(&mut self, request: u64, last: bool) {
-        let Some(forms) = self.judge.asked.get_mut(&request) else { return };
+        let Some(forms) = self.judge.wanted.asked.get_mut(&request) else { return };
         let before = forms.len().saturating_sub(1);
         if last {
             forms.drain(..before);
@@ -301,7 +302,7 @@ impl World {
             }
             None => self.transmit(request, 0),
         }
-        self.judge.asked.remove(&request);
+        self.judge.end(request);
         self.writer.as_mut().unwrap().sessions.remove(&request);
     }
 
@@ -325,6 +326,12 @@ impl World {
                     self.client(casp::Command::Request(verdict));
                     let Some(answer) = messages::casp_answer(message.data.as_slice()) else { continue };
                     (message.session, answer)
+                }
+                Event::Natfw { event: natfw::NatfwEvent::Granted(granted), .. } => {
+                    if let Some((address, Some(port))) = granted.external {
+                        self.external.push((address.into(), port));
+                    }
+                    continue;
                 }
                 _ => continue,
             };

@@ -97,6 +97,11 @@ impl Kernel {
         self.log.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
+    /// The node has these addresses from now on.
+    pub(crate) fn is_at(&mut self, local: Vec<IpAddr>) {
+        self.local = local;
+    }
+
     /// Forgets all flows.
     pub(crate) fn forget(&mut self) {
         self.flows = Flows::default();
