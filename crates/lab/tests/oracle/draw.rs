@@ -1,5 +1,6 @@
 //! Random choices, and the number of draws.
 
+use std::ops::Range;
 use std::panic::resume_unwind;
 
 use signalbox_core::Random;
@@ -43,35 +44,55 @@ pub(crate) struct Counts {
     pub(crate) left: u64,
 }
 
-/// Runs the draws of a test, by as many threads: as many draws as usual, or `SIGNALBOX_SEEDS` in the environment; with
-/// `SIGNALBOX_SEED` this one alone. `start` makes what the draws of one thread share. A draw that fails prints how it is run again.
-/// The result is what was judged.
+/// The seeds to draw from: as many as usual, or `SIGNALBOX_SEEDS` in the environment, a number or two such as 100000..200000.
+fn seeds(usual: u64) -> Range<u64> {
+    let number = |text: &str| text.parse().unwrap();
+    let text = std::env::var("SIGNALBOX_SEEDS").ok();
+    text.map_or(0..usual, |text| match text.split_once("..") {
+        Some((first, end)) => number(first)..number(end),
+        None => 0..number(&text),
+    })
+}
+
+/// Runs the draws of a test, by as many threads: those of `seeds`, or with `SIGNALBOX_SEED` this one alone. `start` makes what the draws
+/// of one thread share. A draw that fails prints how it is run again, and the others go on without it. The result is what was judged.
 pub(crate) fn draws<S>(
     usual: u64,
     threads: usize,
     start: impl Fn() -> S + Sync,
     run: impl Fn(&mut S, u64, &mut Counts) -> Result<(), String> + Sync,
 ) -> Counts {
-    let checked = |shared: &mut S, seed: u64, counts: &mut Counts| {
-        if let Err(fault) = run(shared, seed, counts) {
-            panic!("{fault}\nrun again with SIGNALBOX_SEED={seed}");
-        }
-    };
+    let again = |fault: &str, seed: u64| format!("{fault}\nrun again with SIGNALBOX_SEED={seed}");
     if std::env::var_os("SIGNALBOX_SEED").is_some() {
-        checked(&mut start(), seed_from_environment(0), &mut Counts::default());
+        let seed = seed_from_environment(0);
+        if let Err(fault) = run(&mut start(), seed, &mut Counts::default()) {
+            panic!("{}", again(&fault, seed));
+        }
         return Counts::default();
     }
-    let seeds = std::env::var("SIGNALBOX_SEEDS").ok().map_or(usual, |text| text.parse().unwrap());
+    let seeds = seeds(usual);
     let part = |first: u64| {
-        let (mut shared, mut counts) = (start(), Counts::default());
-        (first..seeds).step_by(threads).for_each(|seed| checked(&mut shared, seed, &mut counts));
-        counts
+        let (mut shared, mut counts, mut failed) = (start(), Counts::default(), Vec::new());
+        for seed in (seeds.start + first..seeds.end).step_by(threads) {
+            if let Err(fault) = run(&mut shared, seed, &mut counts) {
+                eprintln!("{}", again(if failed.is_empty() { &fault } else { "another fault" }, seed));
+                failed.push(seed);
+                // What is left of a draw that fails would fail the next.
+                drop(shared);
+                shared = start();
+            }
+        }
+        (counts, failed)
     };
-    let counts: Vec<_> = std::thread::scope(|scope| {
+    let all: Vec<_> = std::thread::scope(|scope| {
         let part = &part;
-        let all: Vec<_> = (0..seeds).take(threads).map(|first| scope.spawn(move || part(first))).collect();
+        let all: Vec<_> = (0..seeds.end - seeds.start)
+            .take(threads)
+            .map(|first| scope.spawn(move || part(first)))
+            .collect();
         all.into_iter().map(|thread| thread.join().unwrap_or_else(|fault| resume_unwind(fault))).collect()
     });
+    let (counts, failed): (Vec<_>, Vec<_>) = all.into_iter().unzip();
     let sum = |of: fn(&Counts) -> u64| counts.iter().map(of).sum::<u64>();
     let all = Counts {
         passed: sum(|one| one.passed),
@@ -80,10 +101,12 @@ pub(crate) fn draws<S>(
         later: sum(|one| one.later),
         left: sum(|one| one.left),
     };
-    eprintln!("{seeds} draws: {all:?}");
+    let (number, failed) = (seeds.end - seeds.start, failed.concat());
+    eprintln!("{number} draws: {all:?}");
+    assert!(failed.is_empty(), "{} draws fail, of the seeds {failed:?}", failed.len());
     let Counts { passed, dropped, .. } = all;
     // Draws that let nothing pass, or everything, would judge nothing.
-    assert!(seeds < usual || passed > seeds && dropped > seeds);
+    assert!(number < usual || passed > number && dropped > number);
     all
 }
 
