@@ -78,8 +78,10 @@ impl Enforcer {
 
     /// The daemon crashes: the kernel keeps what it has.
     pub(crate) fn crash(&mut self) {
-        // What is dropped closes its pinholes.
-        std::mem::forget(self.pinholes.take());
+        // What is dropped asks the kernel to close its pinholes.
+        self.kernel.lock().unwrap().is_reachable(false);
+        self.pinholes = None;
+        self.kernel.lock().unwrap().is_reachable(true);
     }
 
     /// The next daemon starts. The result is what the node takes over of NATs: the bindings in the kernel, whose ports are kept for

@@ -63,6 +63,8 @@ pub(crate) struct Kernel {
     flows: Flows,
     /// The addresses of this node.
     local: Vec<IpAddr>,
+    /// Nobody reaches it.
+    unreachable: bool,
     /// What was sent, if it is kept.
     #[cfg(feature = "namespace-tests")]
     log: Option<Vec<Transaction>>,
@@ -71,6 +73,9 @@ pub(crate) struct Kernel {
 impl simulated::Kernel for Kernel {
     fn ask(&mut self, protocol: isize, requests: &[u8]) -> Vec<Vec<u8>> {
         assert_eq!(protocol, NETFILTER);
+        if self.unreachable {
+            return Vec::new();
+        }
         let messages = octets::messages(requests);
         if messages[0].kind == BATCH_BEGIN {
             return vec![self.transact(requests, &messages)];
@@ -100,6 +105,11 @@ impl Kernel {
     /// The node has these addresses from now on.
     pub(crate) fn is_at(&mut self, local: Vec<IpAddr>) {
         self.local = local;
+    }
+
+    /// From now on requests come to it, or are lost.
+    pub(crate) const fn is_reachable(&mut self, reachable: bool) {
+        self.unreachable = !reachable;
     }
 
     /// Forgets all flows.
