@@ -123,9 +123,14 @@ pub(crate) struct Wanted {
     pub(crate) asked: BTreeMap<u64, Vec<Asked>>,
     /// The reservations of receivers so far. What a sender opened while one stood outlives it.
     reserved: Vec<Asked>,
-    /// Requests that ended where a daemon had ended before. Its successor does not know them, and does not send their end on: they stand
-    /// behind it for their lifetime.
-    ended: Vec<Asked>,
+    ended: Vec<Ended>,
+}
+
+/// A form of a request that its host ended, and the firewalls where it may stand for its lifetime, since no message tells them.
+#[derive(Debug, Clone)]
+struct Ended {
+    asked: Asked,
+    stands: Vec<usize>,
 }
 
 /// What a daemon that crashed left open.
@@ -148,6 +153,8 @@ struct Since {
     /// Those that a policy refused when the daemon started may come again later: a stop ends what they had, and their hosts do not
     /// learn of it.
     again: usize,
+    /// When the policy or the daemon changed last. Requests of before may have no session since.
+    changed: usize,
 }
 
 /// Why a packet may pass.
@@ -200,6 +207,7 @@ impl Judge {
         let mut policies = self.policies.last().unwrap().clone();
         policies[at] = policy;
         self.policies.push(policies);
+        self.since[at].changed = self.present();
     }
 
     /// A daemon stops, and gives its sessions to the next one.
@@ -219,7 +227,7 @@ impl Judge {
         self.former[at].push(Former { wanted, policies: self.policies.len(), since, until });
         self.changed(at, policy);
         let present = self.present();
-        self.since[at] = Since { all: present, left_out: present, again: present };
+        self.since[at] = Since { all: present, left_out: present, again: present, changed: present };
     }
 
     /// A request, or a form that one may have from now on.
@@ -233,8 +241,34 @@ impl Judge {
     /// A host ends a request. The result is the forms that it had.
     pub(crate) fn end(&mut self, id: u64) -> Vec<Asked> {
         let forms = self.wanted.asked.remove(&id).unwrap_or_default();
-        self.wanted.ended.extend(forms.iter().cloned());
+        let ended: Vec<_> = forms.iter().map(|asked| self.ended(asked.clone(), None)).collect();
+        self.wanted.ended.extend(ended);
         forms
+    }
+
+    /// The last form of a request takes the place of the others.
+    pub(crate) fn replace(&mut self, id: u64) {
+        let Some(forms) = self.wanted.asked.get_mut(&id) else { return };
+        let Some(last) = forms.pop() else { return };
+        let former = std::mem::replace(forms, vec![last.clone()]);
+        let next = self.network.way(last.by, last.what.ends());
+        let ended: Vec<_> = former.into_iter().map(|asked| self.ended(asked, Some(&next))).collect();
+        self.wanted.ended.extend(ended);
+    }
+
+    /// A form of a request ends. `next`: where the request goes in its next form.
+    fn ended(&self, asked: Asked, next: Option<&[usize]>) -> Ended {
+        let natfw = self.protocol == Protocol::Natfw;
+        // A daemon that does not know the request does not send its end on: its predecessor had it or, with NATFW, another policy ended
+        // it, which is told to those who have messaging associations.
+        let forgot = |since: &Since| asked.at < if natfw { since.changed } else { since.left_out };
+        let is_missed = |at: usize| match next.filter(|_| natfw) {
+            // With CASP, the former flow is ended where it was.
+            Some(next) => !next.contains(&at),
+            None => (0..).zip(&self.since).any(|(other, since)| other != at && forgot(since)),
+        };
+        let stands = (0..self.since.len()).filter(|at| is_missed(*at)).collect();
+        Ended { asked, stands }
     }
 
     /// A request that only prolongs what stands, or shortens it. It is not known which one of several forms stands, nor, with CASP, whether
@@ -253,7 +287,7 @@ impl Judge {
         self.wanted.asked.values_mut().for_each(|forms| {
             forms.retain(|asked| asked.until.is_none_or(|until| until > now));
         });
-        self.wanted.ended.retain(|asked| asked.until.is_none_or(|until| until > now));
+        self.wanted.ended.retain(|one| one.asked.until.is_none_or(|until| until > now));
         self.former.iter_mut().for_each(|all| all.retain(|former| former.until > now));
     }
 
@@ -302,11 +336,11 @@ struct Look<'a> {
 
 impl Look<'_> {
     fn all(&self) -> impl Iterator<Item = &Asked> {
-        let stays = |asked: &&Asked| {
-            let mut others = (0..).zip(&self.judge.since).filter(|(at, _)| *at != self.crossing.at);
-            asked.at >= self.since_when(asked) && others.any(|(_, since)| since.left_out > asked.at)
+        let stays = |one: &&Ended| {
+            one.stands.contains(&self.crossing.at) && one.asked.at >= self.since_when(&one.asked)
         };
-        self.wanted.asked.values().flatten().chain(self.wanted.ended.iter().filter(stays))
+        let ended = self.wanted.ended.iter().filter(stays).map(|one| &one.asked);
+        self.wanted.asked.values().flatten().chain(ended)
     }
 
     /// The number of the policies since which requests of this kind are known here.

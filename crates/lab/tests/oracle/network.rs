@@ -173,6 +173,13 @@ impl Network {
         })
     }
 
+    /// The firewalls to which a request of a host may come that is for packets between these ends; `None`: for any from outside.
+    pub(crate) fn way(&self, host: usize, ends: Option<[IpAddr; 2]>) -> Vec<usize> {
+        let first = self.place_of(host);
+        let next = ends.map_or((self.places.len() > 1).then(|| 1 - first), |[_, dst]| self.next(first, dst));
+        [Some(first), next].into_iter().flatten().collect()
+    }
+
     /// Whether an address is that of a NAT, which says nothing about the host behind it.
     pub(crate) fn is_of_nat(&self, address: IpAddr) -> bool {
         self.places.iter().any(|place| place.role == Role::Nat && place.own.contains(&address))

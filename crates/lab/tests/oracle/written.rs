@@ -267,12 +267,12 @@ impl World {
 
     /// Which form of a request stands: the last one, or those before. The host goes on with what stands.
     fn keep(&mut self, request: u64, last: bool) {
-        let Some(forms) = self.judge.wanted.asked.get_mut(&request) else { return };
-        let before = forms.len().saturating_sub(1);
         if last {
-            forms.drain(..before);
-        } else {
-            forms.truncate(before);
+            self.judge.replace(request);
+        }
+        let Some(forms) = self.judge.wanted.asked.get_mut(&request) else { return };
+        if !last {
+            forms.pop();
         }
         let session = self.writer.as_mut().and_then(|writer| writer.sessions.get_mut(&request));
         if let (Some(session), Some(asked)) = (session, forms.last()) {
