@@ -39,6 +39,7 @@
 //!     ttl: 64,
 //!     policy: Box::default(),
 //!     protect: false,
+//!     name_nodes: false,
 //! };
 //! rsvp.handle(now, Input::Interfaces(&interfaces), &mut resources);
 //! for command in [Command::Session(session), Command::Sender(sender)] {

@@ -354,6 +354,7 @@ fn keys_are_not_in_a_recording_and_a_replay_asks_for_them() {
         ttl: 63,
         policy: Box::default(),
         protect: false,
+        name_nodes: false,
     };
     let route = signalbox_core::node::Route {
         local: false,

@@ -80,6 +80,7 @@ fn announce(sim: &mut Sim<Host>, node: NodeId, session: Session) {
         ttl: 63,
         policy: Box::default(),
         protect: false,
+        name_nodes: false,
     };
     command(sim, node, rsvp::Command::Session(session));
     command(sim, node, rsvp::Command::Sender(sender));

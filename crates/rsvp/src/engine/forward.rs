@@ -414,7 +414,8 @@ impl Rsvp {
                 Some(flowspec) => {
                     let senders = if style.is_explicit() { vec![filter] } else { Vec::new() };
                     let policy = policy_in(&self.carried_for(&[(entry.sender, flowspec)]));
-                    RsvpEvent::Resv { style, flowspec, senders, policy }
+                    let path = self.granting_path(entry.sender, flowspec);
+                    RsvpEvent::Resv { style, flowspec, senders, policy, path }
                 }
             };
             self.out.event(id, event);

@@ -9,6 +9,7 @@ use signalbox_core::handover::Entries;
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery};
 use signalbox_resources::intserv::TSpec;
 use signalbox_resources::{GrantId, LostWhy};
+use signalbox_wire::hops::Path;
 
 use crate::engine::packet::{IpReceived, IpTransmit};
 use crate::wire::{ErrorSpec, Filter, FlowSpec, Session, Style, UserError};
@@ -178,6 +179,9 @@ pub struct SenderRequest {
     /// A second reservation is held ready along the backup route, where the nodes have one.
     #[cfg_attr(feature = "serde", serde(default))]
     pub protect: bool,
+    /// The nodes that grant a reservation name themselves.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub name_nodes: bool,
 }
 
 /// A reservation of this node.
@@ -239,6 +243,9 @@ pub enum RsvpEvent {
         senders: Vec<Filter>,
         /// POLICY_DATA objects of the requests; empty for none.
         policy: Box<[u8]>,
+        /// The nodes that granted it, if the sender asked for them. With several receivers they are those on the way to one.
+        #[cfg_attr(feature = "serde", serde(default))]
+        path: Path,
     },
     /// No reservation is left for the sender of this node.
     ResvGone {

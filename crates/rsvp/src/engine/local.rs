@@ -19,7 +19,7 @@ use super::session::{APPLICATIONS, NONE};
 use super::table::Refusal;
 use crate::wire::{
     self, Adspec, Class, Filter, FlowSpec, HeaderFlags, MessageType, Objects, RawAdspec, Style, Writer,
-    attribute,
+    attribute, granting,
 };
 
 /// Protocols whose packets are classified by SPI (RFC 2207).
@@ -266,7 +266,8 @@ impl Rsvp {
         extra.application = Some(id);
         let protecting = attribute::protecting();
         let attribute = if request.protect { &protecting[..] } else { &[] };
-        extra.carried = Carried::of_application([&*request.policy, attribute].concat());
+        let asking = if request.name_nodes { granting::asking() } else { Vec::new() };
+        extra.carried = Carried::of_application([&*request.policy, attribute, &asking].concat());
         self.release_adspec(old);
         let was = self.senders.get(key).is_some_and(|sender| sender.has(PROTECTED));
         self.note_protection(key);

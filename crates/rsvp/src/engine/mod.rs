@@ -43,6 +43,7 @@ mod diagnostic;
 mod errors;
 mod finding;
 mod forward;
+mod granting;
 mod handover;
 mod holders;
 mod interfaces;

@@ -16,7 +16,8 @@ use super::path_out::carry;
 use super::sender::{LOCAL, NON_RSVP, Sender};
 use crate::engine::packet::IpReceived;
 use crate::wire::{
-    Class, ErrorCode, ErrorFlags, ErrorSpec, Filter, FlowSpec, Message, MessageType, RsvpHop, Style,
+    Class, ErrorCode, ErrorFlags, ErrorSpec, Filter, FlowSpec, Message, MessageType, Objects, RsvpHop, Style,
+    granting,
 };
 
 /// Flow descriptors of FF in one message: as many as fit an IP datagram.
@@ -199,7 +200,8 @@ impl Rsvp {
             return false;
         }
         let period = self.announced_period(iif, &about);
-        let carried = self.carried_for(flows);
+        let mut carried = self.carried_for(flows);
+        self.name_granting(flows, envelope.src, &mut carried);
         if !self.closing.is_empty() {
             self.resv_again(session, RsvpHop { addr: envelope.dst, lih }, flows);
         }
@@ -268,30 +270,19 @@ impl Rsvp {
         self.end_repetition(&Torn::resv(self.session_of(record), hop), Some(&senders));
     }
 
-    /// POLICY_DATA and unknown objects of all requests that go into a Resv, each once, up to [`MOST_CARRIED`].
+    /// POLICY_DATA and unknown objects of all requests that go into a Resv, each once, up to [`MOST_CARRIED`]. The lists of nodes that
+    /// granted are not among them, because this node adds itself.
     pub(super) fn carried_for(&self, flows: &[(Key, FlowSpec)]) -> Vec<u8> {
-        let (mut all, mut seen, mut visited) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
-        for (key, _) in flows {
-            let Some(sender) = self.senders.get(*key) else { continue };
-            for (branch_key, branch) in self.branches_of(sender) {
-                // The senders of a shared style meet the same reservations.
-                if !branch.carries() || !sender.leaves_by(branch.oif) || !visited.insert(branch_key) {
-                    continue;
-                }
-                for request in branch.requests().filter(|request| !request.carried().is_empty()) {
-                    let objects = crate::wire::Objects::at(request.carried(), 0).map_while(Result::ok);
-                    for object in objects {
-                        if seen.insert(object.octets) {
-                            if all.len() + object.octets.len() > MOST_CARRIED {
-                                tracing::debug!(
-                                    reason = "too many octets",
-                                    "objects of some next hops left out"
-                                );
-                                return all;
-                            }
-                            all.extend_from_slice(object.octets);
-                        }
+        let (mut all, mut seen) = (Vec::new(), BTreeSet::new());
+        for request in self.carrying(flows) {
+            let objects = Objects::at(request.carried(), 0).map_while(Result::ok);
+            for object in objects.filter(|object| granting::list(object).is_none()) {
+                if seen.insert(object.octets) {
+                    if all.len() + object.octets.len() > MOST_CARRIED {
+                        tracing::debug!(reason = "too many octets", "objects of some next hops left out");
+                        return all;
                     }
+                    all.extend_from_slice(object.octets);
                 }
             }
         }

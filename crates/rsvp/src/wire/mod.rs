@@ -13,6 +13,7 @@ mod compose;
 mod diagnostic;
 mod elements;
 mod grammar;
+pub mod granting;
 mod intserv;
 mod message;
 mod object;

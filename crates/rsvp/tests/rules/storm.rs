@@ -102,6 +102,7 @@ fn command(what: u8, of: Session, rate: u8, senders: &[u32]) -> Command {
             ttl: 9,
             policy: Box::default(),
             protect: false,
+            name_nodes: false,
         }),
         2 => reserve(Style::Ff),
         3 => reserve(Style::Wf),

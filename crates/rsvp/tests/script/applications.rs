@@ -212,6 +212,7 @@ fn a_sender_gets_no_report_of_itself() {
         ttl: 20,
         policy: Box::default(),
         protect: false,
+        name_nodes: false,
     });
     rig.trees.insert((group().dest, own.src), (0, vec![3]));
     rig.command(1, Command::Session(group()));

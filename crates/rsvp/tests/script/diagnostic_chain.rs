@@ -93,6 +93,7 @@ impl Chain {
             ttl: 64,
             policy: Box::default(),
             protect: false,
+            name_nodes: false,
         };
         chain.command(0, Command::Sender(announce));
         let flows = vec![FlowRequest { flowspec: load(2.0 * B), senders: vec![sender()] }];

@@ -214,6 +214,7 @@ fn a_request_ends_at_the_limit_without_state_and_at_the_sender() {
             ttl: 64,
             policy: Box::default(),
             protect: false,
+            name_nodes: false,
         }),
     );
     let mut at_sender = Dreq::further();

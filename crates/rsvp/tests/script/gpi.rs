@@ -109,6 +109,7 @@ fn invalid_requests_of_applications_are_refused() {
                 ttl: 9,
                 policy,
                 protect: false,
+                name_nodes: false,
             })
         };
         let reserve = |selector| {

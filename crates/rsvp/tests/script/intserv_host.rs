@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use signalbox_core::hops;
 use signalbox_resources::intserv::{ErrorTerms, Latency, TSpec};
 use signalbox_rsvp::engine::{Command, FlowRequest, Refused, ReserveRequest, RsvpEvent, SenderRequest};
 use signalbox_rsvp::wire::{
@@ -28,6 +29,7 @@ fn announce() -> Command {
         ttl: 20,
         policy: Box::default(),
         protect: false,
+        name_nodes: false,
     })
 }
 
@@ -105,7 +107,10 @@ fn a_sender_gets_the_merged_request() {
     let events = rig.take_events(1).pop();
     let flowspec = FlowSpec { tspec: merged, rspec: None };
     let (senders, policy) = (vec![local_sender()], Box::default());
-    assert_eq!(events, Some(RsvpEvent::Resv { style: Style::Ff, flowspec, senders, policy }));
+    assert_eq!(
+        events,
+        Some(RsvpEvent::Resv { style: Style::Ff, flowspec, senders, policy, path: hops::Path::default() })
+    );
     let sent = rig.wait(Duration::from_secs(60));
     let paths = all(&sent, MessageType::PATH);
     assert!(!paths.is_empty());

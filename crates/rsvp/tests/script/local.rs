@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use signalbox_core::hops;
 use signalbox_rsvp::engine::{Command, FlowRequest, Refused, ReserveRequest, RsvpEvent, SenderRequest};
 use signalbox_rsvp::wire::{
     ErrorCode, ErrorFlags, ErrorSpec, Filter, FlowSpec, MessageType, RsvpHop, Selector, Session, Style,
@@ -21,6 +22,7 @@ fn announce(rate: f32) -> Command {
         ttl: 20,
         policy: Box::default(),
         protect: false,
+        name_nodes: false,
     })
 }
 
@@ -61,7 +63,13 @@ fn a_sender_of_this_node_is_announced() {
     assert_eq!(kinds(&sent), [(MessageType::RESV_CONF, addr("10.5.5.5"))]);
     assert_eq!(rig.reserved(2), 10_000);
     let senders = vec![local_sender()];
-    let expected = RsvpEvent::Resv { style: Style::Ff, flowspec: load(B), senders, policy: Box::default() };
+    let expected = RsvpEvent::Resv {
+        style: Style::Ff,
+        flowspec: load(B),
+        senders,
+        policy: Box::default(),
+        path: hops::Path::default(),
+    };
     assert_eq!(rig.take_events(1), [expected]);
 
     // RSVP-2.4-01, RSVP-3.11.1-05
@@ -187,6 +195,7 @@ fn commands_that_cannot_be_are_refused() {
         ttl: 1,
         policy: Box::default(),
         protect: false,
+        name_nodes: false,
     });
     assert_eq!(refused(1, foreign), Some(Refused::BadSource));
     assert_eq!(refused(1, Command::Close), None);

@@ -16,6 +16,7 @@ mod dreq;
 mod errors;
 mod figures;
 mod gpi;
+mod granting;
 mod intserv;
 mod intserv_host;
 mod keys;

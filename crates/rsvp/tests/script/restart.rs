@@ -114,6 +114,7 @@ fn own_senders_are_not_handed_over() {
             ttl: 20,
             policy: Box::default(),
             protect: false,
+            name_nodes: false,
         }),
     );
     assert_eq!(rig.rsvp.senders(), 1);

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use signalbox_core::hops;
 use signalbox_resources::LostWhy;
 use signalbox_rsvp::engine::{Command, Config, RsvpEvent, SenderRequest};
 use signalbox_rsvp::wire::{ErrorCode, Filter, MessageType, Selector, Style};
@@ -65,6 +66,7 @@ fn senders_of_this_node_are_in_no_scope() {
         ttl: 9,
         policy: Box::default(),
         protect: false,
+        name_nodes: false,
     };
     assert_eq!(one(&rig.command(1, Command::Sender(request)), MessageType::PATH).oif, 3);
     rig.take_events(1);
@@ -75,7 +77,13 @@ fn senders_of_this_node_are_in_no_scope() {
         assert_eq!(one_to(&sent, MessageType::RESV, at(1, 9)).scope(), Some(sources(&[1])));
         assert_eq!(one_to(&sent, MessageType::RESV, at(2, 9)).scope(), Some(sources(&[2])));
         let (flowspec, policy) = (load(rate), Box::default());
-        let expected = RsvpEvent::Resv { style: Style::Wf, flowspec, senders: vec![], policy };
+        let expected = RsvpEvent::Resv {
+            style: Style::Wf,
+            flowspec,
+            senders: vec![],
+            policy,
+            path: hops::Path::default(),
+        };
         assert_eq!(rig.take_events(1), [expected]);
     }
 }

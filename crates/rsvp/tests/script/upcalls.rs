@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use signalbox_core::hops;
 use signalbox_rsvp::engine::{Command, Config, FlowRequest, ReserveRequest, RsvpEvent, SenderRequest};
 use signalbox_rsvp::wire::{
     ErrorCode, ErrorFlags, ErrorSpec, Filter, MessageId, MessageType, RsvpHop, Selector, Session, Style,
@@ -28,6 +29,7 @@ fn each_sender_gets_reports_of_its_reservation() {
                 ttl: 9,
                 policy,
                 protect: false,
+                name_nodes: false,
             }),
         );
     }
@@ -40,6 +42,7 @@ fn each_sender_gets_reports_of_its_reservation() {
         flowspec: load(rate),
         senders: vec![own[n]],
         policy: Box::default(),
+        path: hops::Path::default(),
     };
     rig.resv(&ff([B, 2.0 * B]));
     assert_eq!((rig.take_events(1), rig.take_events(2)), (vec![reserved(0, B)], vec![reserved(1, 2.0 * B)]));

@@ -78,6 +78,7 @@ impl Net {
             ttl: 63,
             policy: Box::default(),
             protect: false,
+            name_nodes: false,
         };
         self.command(0, id, self.session(port));
         self.command(0, id, rsvp::Command::Sender(sender));

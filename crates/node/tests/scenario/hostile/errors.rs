@@ -194,6 +194,7 @@ fn begin_rsvp(ring: &mut Ring) {
         ttl: 63,
         policy: Box::default(),
         protect: false,
+        name_nodes: false,
     };
     let flowspec = FlowSpec { tspec: tspec(), rspec: None };
     let flows = vec![FlowRequest { flowspec, senders: vec![template] }];

@@ -337,6 +337,7 @@ impl World {
             ttl: 63,
             policy: Box::default(),
             protect: false,
+            name_nodes: false,
         };
         let id = play.sender_id(actor);
         let state = (play.session, request.template);

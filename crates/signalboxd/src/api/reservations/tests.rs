@@ -213,6 +213,7 @@ fn reserved(sender: &rsvp::SenderRequest) -> rsvp::RsvpEvent {
         flowspec: rsvp::FlowSpec { tspec: sender.tspec, rspec: None },
         senders: vec![sender.template],
         policy: Box::default(),
+        path: Path::default(),
     }
 }
 

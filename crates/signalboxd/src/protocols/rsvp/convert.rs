@@ -54,6 +54,7 @@ pub(super) fn sender(sender: &v1::Sender, own: Option<IpAddr>) -> Result<SenderR
         ttl: number_in("sender.ip_ttl", sender.ip_ttl, 1, 0xff)?.unwrap_or(TTL),
         policy: policy("sender.policy", sender.policy.as_ref())?,
         protect: sender.protect,
+        name_nodes: false,
     })
 }
 
@@ -194,7 +195,7 @@ pub(super) fn upcall(event: RsvpEvent) -> Option<v1::SessionResponse> {
             policy: policy_to_api(&policy),
         }),
         RsvpEvent::PathGone { sender } => Upcall::PathRemoved(filter_to_api(&sender)),
-        RsvpEvent::Resv { style, flowspec, senders, policy } => Upcall::Reserved(v1::Reserved {
+        RsvpEvent::Resv { style, flowspec, senders, policy, path: _ } => Upcall::Reserved(v1::Reserved {
             style: style_to_api(style).into(),
             flowspec: Some(flowspec_to_api(&flowspec)),
             senders: senders.iter().map(filter_to_api).collect(),

@@ -8,10 +8,12 @@ use signalbox_api::rsvp::v1 as rsvp;
 use signalbox_api::v1;
 use signalbox_api::v1::reserve_response::Event;
 use signalbox_core::ReserverId;
+use signalbox_core::hops::Path;
 use signalbox_node::rsvp::{
     Command as RsvpCommand, FlowSpec, Refused, RsvpEvent, SenderRequest, Session, SessionKind,
 };
 use signalbox_node::{Command, ProtocolId};
+use signalbox_show::types;
 use tokio::time::Instant;
 use tonic::Status;
 
@@ -46,8 +48,8 @@ struct Announced {
     answers: VecDeque<Event>,
     /// A receiver has reserved what the sender announces, or announced before the change.
     granted: bool,
-    /// What receivers reserve.
-    reserved: Option<FlowSpec>,
+    /// What receivers reserve, and who granted it.
+    reserved: Option<(FlowSpec, Path)>,
     /// When it ends by itself.
     ends: Option<Instant>,
     releasing: bool,
@@ -83,6 +85,7 @@ impl Reserver for Rsvp {
             None => Some(own_address(&api.handle, session.dest).await?),
         };
         let sender = convert::sender(&announcement(open, &flow), own)?;
+        let sender = SenderRequest { name_nodes: true, ..sender };
         let mut opened = api.handle.open::<Sessions>(RsvpCommand::Session(session)).await?;
         let mut early = VecDeque::new();
         collect(&mut opened, &mut early)?;
@@ -227,12 +230,14 @@ fn covers(flowspec: &FlowSpec, sender: &SenderRequest) -> bool {
     flowspec.tspec.rate() >= sender.tspec.rate()
 }
 
-fn grant(flowspec: &FlowSpec) -> Event {
+fn grant(flowspec: &FlowSpec, path: &Path) -> Event {
     Event::Granted(v1::PathGrant {
         traffic: Some(convert::traffic_to_api(&flowspec.tspec)),
         service: Some(convert::service(flowspec)),
         // A receiver makes the reservation.
         far_end: Some(true),
+        hops: path.hops.iter().map(types::hop).collect(),
+        gaps: path.gaps,
         ..v1::PathGrant::default()
     })
 }
@@ -240,9 +245,10 @@ fn grant(flowspec: &FlowSpec) -> Event {
 impl Announced {
     fn event(&mut self, event: RsvpEvent) -> Result<Option<Event>, Status> {
         let event = match event {
-            RsvpEvent::Resv { flowspec, .. } => {
-                self.reserved = Some(flowspec);
-                return Ok(self.resv(&flowspec));
+            RsvpEvent::Resv { flowspec, path, .. } => {
+                let event = self.resv(&flowspec, &path);
+                self.reserved = Some((flowspec, path));
+                return Ok(event);
             }
             RsvpEvent::ResvGone { .. } => {
                 self.reserved = None;
@@ -284,11 +290,11 @@ impl Announced {
     }
 
     /// A receiver reserves.
-    fn resv(&mut self, flowspec: &FlowSpec) -> Option<Event> {
+    fn resv(&mut self, flowspec: &FlowSpec, path: &Path) -> Option<Event> {
         if covers(flowspec, &self.sender) {
             self.granted = true;
             self.change = None;
-            return Some(grant(flowspec));
+            return Some(grant(flowspec, path));
         }
         if self
             .change
@@ -320,7 +326,7 @@ impl Announced {
         let failure = v1::Failure {
             cause: v1::Cause::Admission.into(),
             message: format!("no receiver has reserved it within {} s", CHANGE.as_secs()),
-            available_octets_per_s: self.reserved.map(|flowspec| whole(flowspec.tspec.rate())),
+            available_octets_per_s: self.reserved.as_ref().map(|(flowspec, _)| whole(flowspec.tspec.rate())),
             ..v1::Failure::default()
         };
         Some(self.refused(change, failure))
@@ -379,12 +385,11 @@ impl Standing for Announced {
         let before = self.change.take().map_or_else(|| self.sender.clone(), |change| change.before);
         self.again = None;
         self.sender = changed;
-        if let Some(reserved) =
-            self.reserved.filter(|reserved| self.granted && covers(reserved, &self.sender))
-        {
+        let covered = |(reserved, _): &&(FlowSpec, Path)| self.granted && covers(reserved, &self.sender);
+        if let Some((reserved, path)) = self.reserved.as_ref().filter(covered) {
             // Receivers reserve as much already. If the node refuses the change, that is said after this.
             self.change = Some(Change { before, until: None });
-            return Ok(Some(grant(&reserved)));
+            return Ok(Some(grant(reserved, path)));
         }
         let until = self.granted.then(|| Instant::now() + CHANGE);
         self.change = Some(Change { before, until });
