@@ -89,6 +89,10 @@ fn options(options: &Options<'_>) -> Vec<Value> {
             json!({ "node": one.node, "number": hex(&one.number.to_be_bytes()) })
         }
         Known::Note(note) => json!({ "text": note.text() }),
+        Known::Nodes(nodes) => {
+            let places = nodes.places.iter().take(nodes.count.into()).map(ToString::to_string);
+            json!({ "count": nodes.count, "ttl": nodes.ttl, "gaps": nodes.gaps, "nodes": places.collect::<Vec<_>>() })
+        }
     };
     let placed = options.iter().map(|placed| {
         let mut all = Map::new();

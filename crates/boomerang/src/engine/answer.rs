@@ -1,5 +1,7 @@
 //! What this node writes into a passing message.
 
+use core::net::IpAddr;
+
 use signalbox_resources::Resources;
 
 use super::Boomerang;
@@ -7,7 +9,7 @@ use super::flow::FlowKey;
 use super::io::Reason;
 use super::path::Origin;
 use super::proof::{Head, Party};
-use crate::wire::{Body, Known, Message, Note, Pass, Qos, Rates, Refusal, edit};
+use crate::wire::{Body, Known, Message, Nodes, Note, Pass, Qos, Rates, Refusal, edit};
 
 impl Boomerang {
     /// Writes a refusal of this node: both signs, and which node and why if an option can be added.
@@ -71,6 +73,39 @@ impl Boomerang {
         if !message.is_refused() && plain && octets.len() + 60 + Note::OCTETS <= room {
             edit::append(octets, &Known::Note(Note::of(note)));
         }
+    }
+
+    /// Writes this node into the list of those that granted the request, if its initiating node asks for that. `end`: this node is
+    /// the far end. Whether any octet changed.
+    pub(super) fn name_granting(
+        &self,
+        octets: &mut [u8],
+        body: &Body<'_>,
+        origin: &Origin,
+        end: bool,
+    ) -> bool {
+        let Some((placed, nodes)) = body.options.nodes() else { return false };
+        // The initiating node began the list when it composed the message.
+        let (Some(iif), Some(came)) = (origin.iif, origin.ttl) else { return false };
+        // The far end composes its reply, whose source it is.
+        let own = if end { Some(origin.ends.src) } else { self.interfaces.address(iif, origin.ends.src) };
+        let (Some(own), place) = (own, usize::from(nodes.count)) else { return false };
+        let gap = (place == 0 || came != nodes.ttl) && place < Nodes::MOST;
+        let gaps = nodes.gaps | if gap { 0x8000 >> place } else { 0 };
+        let [g1, g0] = gaps.to_be_bytes();
+        let head = [nodes.count.saturating_add(1), came.saturating_sub(1), g1, g0];
+        edit::set_octets(octets, placed.offset + 4, head);
+        if end {
+            edit::set_octets(octets, placed.offset + 2, (placed.flags | Nodes::END).to_be_bytes());
+        }
+        if place < Nodes::MOST {
+            let at = placed.offset + Nodes::HEAD;
+            match own {
+                IpAddr::V4(own) => edit::set_octets(octets, at + 4 * place, own.octets()),
+                IpAddr::V6(own) => edit::set_octets(octets, at + 16 * place, own.octets()),
+            }
+        }
+        true
     }
 
     /// Lowers the rates of the pass to what is available. Whether any changed.

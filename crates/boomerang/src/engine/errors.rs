@@ -9,7 +9,7 @@ use signalbox_resources::Resources;
 
 use super::Boomerang;
 use super::io::{BoomerangEvent as Event, Unreachable};
-use super::outbox::Envelope;
+use super::outbox::{Envelope, TTL};
 use super::session::State;
 use crate::wire::{Dropped, Ends, checksum_is_valid, edit, icmp_error};
 
@@ -60,7 +60,7 @@ impl Boomerang {
         icmp_error::compose(dropped, packet, &mut octets);
         edit::set_checksum(&mut octets, &ends);
         self.counters.errors_sent += 1;
-        self.out.send(Envelope { ends, ttl: 64, tos: 0, own: false, by: None }, &[], &octets);
+        self.out.send(Envelope { ends, ttl: TTL, tos: 0, own: false, by: None }, &[], &octets);
     }
 
     /// A Destination Unreachable came to this node. If it is about the set-up of a session, the session ends. A session

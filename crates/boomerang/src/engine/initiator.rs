@@ -2,6 +2,7 @@
 
 use core::net::IpAddr;
 
+use signalbox_core::hops::{Hop, Part, Path};
 use signalbox_core::index::KeyedHasher;
 use signalbox_core::node::Prefix;
 use signalbox_core::packet::{Received, router_alert_v4, router_alert_v6_before};
@@ -14,7 +15,7 @@ use super::Boomerang;
 use super::flow::FlowKey;
 use super::interfaces::Iface;
 use super::io::{BoomerangEvent as Event, Command, Reason, Refusal, Rejected, Request};
-use super::outbox::Envelope;
+use super::outbox::{Envelope, TTL};
 use super::path::Origin;
 use super::proof::MOST;
 use super::request::{check, flow_of};
@@ -22,8 +23,8 @@ use super::routes::Waiting;
 use super::service::offered;
 use super::session::{MAX_LOOPS, Session, State};
 use crate::wire::{
-    Body, Ends, Flags, FlowSpec, Format, IntServ, KEY_FIRST, Known, Message, Options, Pass, Qos, Rates,
-    UserId, edit,
+    Body, Ends, Flags, FlowSpec, Format, IntServ, KEY_FIRST, Known, Message, Nodes, Options, Pass, Qos,
+    Rates, UserId, edit,
 };
 
 /// IP protocol number of ICMPv6, for the header in front of it.
@@ -88,6 +89,7 @@ impl Boomerang {
         session.user = request.user;
         session.query = query;
         session.confirms = request.confirm_release;
+        session.names_nodes = request.name_nodes && !query && !far_end.is_multicast();
         let Ok(key) = self.sessions.insert(session) else {
             self.counters.sessions_full += 1;
             tracing::debug!(id, %far_end, reason = "table of sessions full", "request refused");
@@ -297,6 +299,9 @@ impl Boomerang {
         for (flags, proof) in &session.proofs {
             edit::append_with(&mut octets, *flags, &Known::ReturnProof(*proof));
         }
+        if session.names_nodes && session.state == State::Setup {
+            edit::append(&mut octets, &Known::Nodes(Nodes::beginning(ends.src, TTL)));
+        }
         let for_group = session.is_for_group();
         if !for_group {
             let wait = session.sent(transaction);
@@ -323,7 +328,7 @@ impl Boomerang {
             _ => &[],
         };
         let by = for_group.then(|| self.interfaces.ifindex(oif));
-        let envelope = Envelope { ends, ttl: 64, tos: self.config.tos, own: true, by };
+        let envelope = Envelope { ends, ttl: TTL, tos: self.config.tos, own: true, by };
         self.out.send(envelope, options, &octets);
         self.counters.requests_sent += 1;
         if for_group {
@@ -346,11 +351,11 @@ impl Boomerang {
             return self.on_refusal(key, refusal, resources);
         }
         let rates = session.wanted.first().copied().unwrap_or_default();
-        self.established(key, rates);
+        self.established(key, rates, Path::default());
     }
 
     /// The path granted these rates.
-    fn established(&mut self, key: Key, rates: Rates) {
+    fn established(&mut self, key: Key, rates: Rates, path: Path) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let new = core::mem::take(&mut session.asked) || session.granted != Some(rates);
         session.granted = Some(rates);
@@ -360,7 +365,7 @@ impl Boomerang {
         let id = session.id.filter(|_| new);
         self.wheel_of_sessions.arm(&mut self.sessions, key.index(), due);
         if let Some(id) = id {
-            self.out.event(id, Event::Reserved { rates, refresh, loops: loops.max(1) });
+            self.out.event(id, Event::Reserved { rates, refresh, loops: loops.max(1), path });
         }
     }
 
@@ -422,7 +427,7 @@ impl Boomerang {
             Qos::Downgrade(list) => session.wanted = list.pairs().collect(),
             Qos::IntServ(_) => {}
         }
-        self.established(key, offer);
+        self.established(key, offer, path_of(&body, offer));
     }
 
     fn on_refusal(&mut self, key: Key, refusal: Refusal, resources: &mut Resources) {
@@ -430,7 +435,9 @@ impl Boomerang {
         // The message is full of proofs for nodes that left the path or were restarted, or an outdated one was refused. The proof
         // begins again.
         let outdated = matches!(refusal.reason, Reason::KeyFull | Reason::WrongProof);
-        let shows = session.key != KEY_FIRST || !session.proofs.is_empty();
+        // A node that does not know the list has no room behind it.
+        let names = core::mem::take(&mut session.names_nodes);
+        let shows = names || session.key != KEY_FIRST || !session.proofs.is_empty();
         if outdated && shows && session.loops < MAX_LOOPS {
             session.key = KEY_FIRST;
             session.proofs.clear();
@@ -538,6 +545,21 @@ fn refusal_of(body: &Body<'_>, offer: Rates) -> Refusal {
         reason: node.map_or(Reason::Unknown, |one| Reason::of(one.cause)),
         note: node.and_then(|_| body.options.note()),
     }
+}
+
+/// The nodes that granted, if the reply has a list of them. A far end without Boomerang is not in it.
+fn path_of(body: &Body<'_>, granted: Rates) -> Path {
+    let Some((placed, nodes)) = body.options.nodes() else { return Path::default() };
+    let count = usize::from(nodes.count);
+    let ended = placed.flags & Nodes::END != 0;
+    let hop = |(place, address): (usize, &IpAddr)| {
+        let end = ended && place + 1 == count;
+        let part = if end { Part::End } else { Part::Rate(u64::from(granted.forward) / 8) };
+        Hop { after_gap: nodes.is_after_gap(place), answered: end, ..Hop::new(*address, part) }
+    };
+    let hops: Vec<Hop> = nodes.places.iter().take(count).enumerate().map(hop).collect();
+    let gaps = !ended || count > Nodes::MOST || hops.iter().any(|hop| hop.after_gap);
+    Path { hops, gaps, far_end: Some(true) }
 }
 
 /// The refusal in a message of this node, if it has one.

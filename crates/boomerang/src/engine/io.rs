@@ -4,6 +4,7 @@ use core::fmt;
 use core::net::IpAddr;
 
 use signalbox_core::IfIndex;
+use signalbox_core::hops::Path;
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery};
 use signalbox_core::packet::{Received, Transmit};
 use signalbox_resources::{Cause, GrantId, LostWhy};
@@ -140,6 +141,9 @@ pub struct Request {
     /// The last event waits until the path has answered the release.
     #[cfg_attr(feature = "serde", serde(default))]
     pub confirm_release: bool,
+    /// The nodes that grant it name themselves.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub name_nodes: bool,
 }
 
 /// IntServ parameters of a flow beside its token rates, in octets and octets a second (RFC 2210 §3.2).
@@ -174,6 +178,9 @@ pub enum BoomerangEvent {
         refresh: u8,
         /// Messages that it took.
         loops: u8,
+        /// The nodes that granted it, if the request asked for them.
+        #[cfg_attr(feature = "serde", serde(default))]
+        path: Path,
     },
     /// What the path could reserve: the answer to a query.
     Available(Rates),

@@ -11,6 +11,9 @@ use signalbox_core::{Entry, IfIndex};
 use super::io::{BoomerangEvent, Output};
 use crate::wire::{Ends, MAGIC};
 
+/// TTL of the packets that this node composes.
+pub(super) const TTL: u8 = 64;
+
 /// The IP header of a packet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Envelope {

@@ -32,18 +32,20 @@ pub(super) struct Origin {
     pub(super) header: usize,
     /// Octets of the packet in which it came; `None`: this node composed it.
     pub(super) came: Option<usize>,
+    /// The TTL with which it came; `None`: this node composed it.
+    pub(super) ttl: Option<u8>,
 }
 
 impl Origin {
     /// Of a message in a packet that was received.
     pub(super) fn of(packet: &Received<'_>, ends: Ends, iif: Option<Iface>, oif: Iface) -> Self {
         let header = if ends.is_ipv6() { 40 } else { 20 } + packet.options.len();
-        Self { ends, iif, oif, header, came: Some(header + packet.payload.len()) }
+        Self { ends, iif, oif, header, came: Some(header + packet.payload.len()), ttl: Some(packet.ttl) }
     }
 
     /// Of a request of this node. Its IP header has at most 60 octets.
     pub(super) const fn own(ends: Ends, oif: Iface) -> Self {
-        Self { ends, iif: None, oif, header: 60, came: None }
+        Self { ends, iif: None, oif, header: 60, came: None, ttl: None }
     }
 
     /// Whether the message may have this number of octets. It stays within the MTU, and grows to one and a half of the packet
@@ -199,7 +201,10 @@ impl Boomerang {
                     let present = self.find(hash, &key, origin.oif).and_then(|found| self.flows.get(found));
                     *offer = present.filter(|_| given > 0).and_then(|flow| self.offer(flow)).or(former);
                 }
-                shortened | self.write_grant(octets, message, given)
+                let named = given > 0
+                    && message.pass == Pass::Request
+                    && self.name_granting(octets, body, &origin, false);
+                shortened | named | self.write_grant(octets, message, given)
             }
             Err(refused) => {
                 tracing::debug!(

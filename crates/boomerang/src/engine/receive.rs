@@ -8,7 +8,7 @@ use signalbox_resources::Resources;
 
 use super::Boomerang;
 use super::interfaces::Iface;
-use super::outbox::Envelope;
+use super::outbox::{Envelope, TTL};
 use super::path::Origin;
 use super::routes::{Packet, Waiting};
 use crate::wire::{Dropped, Ends, Message, Pass, checksum_is_valid, edit, icmp_error};
@@ -148,10 +148,14 @@ impl Boomerang {
             let ends = Ends { src: ends.dst, dst: ends.src };
             edit::turn_round(&mut octets, ends.is_ipv6());
             let reply = Message { pass: Pass::Reply, ..*message };
-            self.procedure(&mut octets, &reply, Origin::of(packet, ends, iif, oif), resources);
+            let origin = Origin::of(packet, ends, iif, oif);
+            if let Some(body) = message.body.as_ref().filter(|_| !message.is_refused()) {
+                self.name_granting(&mut octets, body, &origin, true);
+            }
+            self.procedure(&mut octets, &reply, origin, resources);
             edit::set_checksum(&mut octets, &ends);
             self.counters.replies_sent += 1;
-            let envelope = Envelope { ends, ttl: 64, tos: packet.tos, own: false, by: None };
+            let envelope = Envelope { ends, ttl: TTL, tos: packet.tos, own: false, by: None };
             self.out.send(envelope, packet.options, &octets);
         } else if packet.ttl > 1 {
             if self.procedure(&mut octets, message, Origin::of(packet, ends, iif, oif), resources) {
@@ -201,7 +205,7 @@ impl Boomerang {
         octets.extend_from_slice(packet.payload);
         edit::turn_round(&mut octets, ends.is_ipv6());
         edit::set_checksum(&mut octets, &ends);
-        let envelope = Envelope { ends, ttl: 64, tos: packet.tos, own: false, by: None };
+        let envelope = Envelope { ends, ttl: TTL, tos: packet.tos, own: false, by: None };
         self.out.send(envelope, &[], &octets);
         self.buffer = octets;
     }

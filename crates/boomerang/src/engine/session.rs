@@ -64,6 +64,8 @@ pub(super) struct Session {
     pub(super) unreachable: Option<Unreachable>,
     /// Its last message had an authentication.
     pub(super) signed: bool,
+    /// The nodes that grant it name themselves.
+    pub(super) names_nodes: bool,
     /// Sends since the last reply; their transaction numbers.
     outstanding: [Option<u32>; 3],
     sends: u8,
@@ -98,6 +100,7 @@ impl Session {
             confirms: false,
             unreachable: None,
             signed: false,
+            names_nodes: false,
             outstanding: [None; 3],
             sends: 0,
             loops: 0,

@@ -266,6 +266,7 @@ fn wish(far_end: IpAddr) -> Request {
         refresh: None,
         user: None,
         confirm_release: false,
+        name_nodes: false,
     }
 }
 

@@ -51,6 +51,8 @@ signalbox_wire::code_points! {
         RETURN_PROOF = 0x8003, "proof of return (extension)";
         /// What the node that refused adds for people. An extension of this suite.
         NOTE = 0x8004, "note (extension)";
+        /// The nodes that granted a request.
+        NODES = 0x8005, "nodes (extension)";
     }
 }
 

@@ -22,7 +22,7 @@ pub use icmp_error::{Dropped, Unreachable};
 pub use intserv::Parameters;
 pub use message::{Body, CONTAINER, KEY_FIRST, MAGIC, Message, VERSION};
 pub use option::{
-    Aggregation, Authentication, DIGEST_OCTETS, Known, Note, OF_REPLY, Options, Placed, Refusal, ReturnProof,
-    UserId,
+    Aggregation, Authentication, DIGEST_OCTETS, Known, Nodes, Note, OF_REPLY, Options, Placed, Refusal,
+    ReturnProof, UserId,
 };
 pub use qos::{Downgrade, IntServ, MAX_PAIRS, Qos, Rates};

@@ -112,6 +112,51 @@ impl Note {
     }
 }
 
+/// The nodes that granted a request in the direction of its pass (an extension of this suite). The initiating node leaves room for
+/// them, because a message does not grow on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Nodes {
+    /// How many granted it; those beyond [`Self::MOST`] have no place.
+    pub count: u8,
+    /// The TTL with which the last of them sent the message on.
+    pub ttl: u8,
+    /// The most significant bit is that of the first node: between it and the node before it are routers that are not in the list.
+    pub gaps: u16,
+    /// Their addresses.
+    pub places: [IpAddr; Self::MOST],
+}
+
+impl Nodes {
+    /// Most nodes.
+    pub const MOST: usize = 8;
+    /// Option flag: the last node is the far end.
+    pub const END: u16 = 0x0001;
+    /// Octets of its option before the addresses.
+    pub const HEAD: usize = 8;
+
+    /// No nodes.
+    #[must_use]
+    pub const fn empty(ipv6: bool) -> Self {
+        let nothing =
+            if ipv6 { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
+        Self { count: 0, ttl: 0, gaps: 0, places: [nothing; Self::MOST] }
+    }
+
+    /// The list of the initiating node, which is the first and sends the message with this TTL.
+    #[must_use]
+    pub const fn beginning(node: IpAddr, ttl: u8) -> Self {
+        let mut nodes = Self { count: 1, ttl, ..Self::empty(node.is_ipv6()) };
+        nodes.places[0] = node;
+        nodes
+    }
+
+    /// Whether a node says that routers before it are not in the list.
+    #[must_use]
+    pub const fn is_after_gap(&self, place: usize) -> bool {
+        place < Self::MOST && self.gaps & (0x8000 >> place) != 0
+    }
+}
+
 /// An option of a known type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
@@ -127,6 +172,8 @@ pub enum Known {
     ReturnProof(ReturnProof),
     /// What the node that refused adds.
     Note(Note),
+    /// The nodes that granted.
+    Nodes(Nodes),
 }
 
 fn address(r: &mut Reader<'_>, ipv6: bool) -> Result<IpAddr, Short> {
@@ -159,6 +206,7 @@ impl Known {
             Self::Authentication(_) => OptionType::AUTHENTICATION,
             Self::ReturnProof(_) => OptionType::RETURN_PROOF,
             Self::Note(_) => OptionType::NOTE,
+            Self::Nodes(_) => OptionType::NODES,
         }
     }
 
@@ -192,6 +240,11 @@ impl Known {
                 w.u64(proof.number);
             }
             Self::Note(note) => w.bytes(&note.0),
+            Self::Nodes(nodes) => {
+                w.bytes(&[nodes.count, nodes.ttl]);
+                w.u16(nodes.gaps);
+                nodes.places.iter().for_each(|place| write_address(*place, w));
+            }
         }
     }
 
@@ -218,6 +271,14 @@ impl Known {
             }),
             OptionType::RETURN_PROOF => Self::ReturnProof(ReturnProof { node: r.u32()?, number: r.u64()? }),
             OptionType::NOTE => Self::Note(Note(r.array()?)),
+            OptionType::NODES => {
+                let [count, ttl] = r.array()?;
+                let mut nodes = Nodes { count, ttl, gaps: r.u16()?, ..Nodes::empty(ipv6) };
+                for place in &mut nodes.places {
+                    *place = address(r, ipv6)?;
+                }
+                Self::Nodes(nodes)
+            }
             _ => return Ok(None),
         }))
     }
@@ -282,7 +343,8 @@ impl<'a> Options<'a> {
             | Known::Refusal(_)
             | Known::Authentication(_)
             | Known::ReturnProof(_)
-            | Known::Note(_) => None,
+            | Known::Note(_)
+            | Known::Nodes(_) => None,
         })
     }
 
@@ -295,7 +357,8 @@ impl<'a> Options<'a> {
             | Known::UserId(_)
             | Known::Authentication(_)
             | Known::ReturnProof(_)
-            | Known::Note(_) => None,
+            | Known::Note(_)
+            | Known::Nodes(_) => None,
         })
     }
 
@@ -308,7 +371,22 @@ impl<'a> Options<'a> {
             | Known::UserId(_)
             | Known::Refusal(_)
             | Known::Authentication(_)
-            | Known::ReturnProof(_) => None,
+            | Known::ReturnProof(_)
+            | Known::Nodes(_) => None,
+        })
+    }
+
+    /// The list of the nodes that granted, with its place.
+    #[must_use]
+    pub fn nodes(&self) -> Option<(Placed, Nodes)> {
+        self.iter().find_map(|placed| match placed.option {
+            Known::Nodes(nodes) => Some((placed, nodes)),
+            Known::Aggregation(_)
+            | Known::UserId(_)
+            | Known::Refusal(_)
+            | Known::Authentication(_)
+            | Known::ReturnProof(_)
+            | Known::Note(_) => None,
         })
     }
 
@@ -321,7 +399,8 @@ impl<'a> Options<'a> {
             | Known::UserId(_)
             | Known::Refusal(_)
             | Known::ReturnProof(_)
-            | Known::Note(_) => None,
+            | Known::Note(_)
+            | Known::Nodes(_) => None,
         })
     }
 
@@ -333,7 +412,8 @@ impl<'a> Options<'a> {
             | Known::Refusal(_)
             | Known::Authentication(_)
             | Known::ReturnProof(_)
-            | Known::Note(_) => None,
+            | Known::Note(_)
+            | Known::Nodes(_) => None,
         })
     }
 
@@ -345,7 +425,8 @@ impl<'a> Options<'a> {
             | Known::Refusal(_)
             | Known::Authentication(_)
             | Known::Aggregation(_)
-            | Known::Note(_) => None,
+            | Known::Note(_)
+            | Known::Nodes(_) => None,
         })
     }
 

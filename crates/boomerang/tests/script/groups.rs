@@ -6,6 +6,7 @@ use signalbox_boomerang::engine::{
     BoomerangEvent as Event, Command, Config, Input, Integrity, Reason, Rejected, Request,
 };
 use signalbox_boomerang::wire::{Ends, Flags, Pass};
+use signalbox_core::hops::Path;
 use signalbox_core::node::Prefix;
 
 use crate::rig::*;
@@ -193,7 +194,7 @@ fn a_sender_reserves_for_a_group() {
     let message = first.message();
     assert!(message.flags.contains(Flags::NO_ECHO));
     assert_eq!((message.key, message.refresh, first.rates()), (1, 3, rates(64_000, 0)));
-    let reserved = Event::Reserved { rates: rates(64_000, 0), refresh: 3, loops: 1 };
+    let reserved = Event::Reserved { rates: rates(64_000, 0), refresh: 3, loops: 1, path: Path::default() };
     assert_eq!(rig.events, [(1, reserved)]);
     assert_eq!(rig.reserved(), [(Pass::Request, 2, 64_000)]);
     assert_eq!(rig.wait(seconds(2.3)), []);

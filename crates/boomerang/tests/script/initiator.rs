@@ -8,6 +8,7 @@ use signalbox_boomerang::engine::{
 use signalbox_boomerang::wire::{
     Aggregation, Known, Note, OF_REPLY, OptionType, Pass, Refusal, ReturnProof, edit,
 };
+use signalbox_core::hops::Path;
 use signalbox_core::node::Prefix;
 
 use crate::rig::*;
@@ -39,7 +40,8 @@ fn one_loop_sets_up() {
     );
     assert_eq!(message.body.unwrap().flow.classifier.src, first.ends.src);
     rig.echo(&first, |_| {});
-    let expected = Event::Reserved { rates: rates(64_000, 32_000), refresh: 30, loops: 1 };
+    let expected =
+        Event::Reserved { rates: rates(64_000, 32_000), refresh: 30, loops: 1, path: Path::default() };
     assert_eq!(rig.events, [(1, expected)]);
     assert_eq!(rig.reserved(), [(Pass::Request, 2, 64_000)], "its own link");
 }

@@ -6,6 +6,7 @@ use signalbox_boomerang::engine::{
 use signalbox_boomerang::wire::{
     Body, Ends, Flags, Format, IntServ, Message, Options, Parameters, Pass, Qos, QosFormat, edit,
 };
+use signalbox_core::hops::Path;
 use signalbox_core::traffic::ServiceClass;
 
 use crate::rig::*;
@@ -175,7 +176,8 @@ fn an_initiating_node_asks_for_intserv_parameters() {
             if guaranteed.is_some() { ServiceClass::Guaranteed } else { ServiceClass::ControlledLoad };
         assert_eq!(rig.resources.reservations().map(|one| one.service).collect::<Vec<_>>(), [service]);
         rig.echo(&first, |_| {});
-        let granted = Event::Reserved { rates: rates(64_000, 32_000), refresh: 30, loops: 1 };
+        let granted =
+            Event::Reserved { rates: rates(64_000, 32_000), refresh: 30, loops: 1, path: Path::default() };
         assert_eq!(rig.events, [(1, granted)]);
         let refresh = rig.wait(seconds(30.0)).remove(0);
         assert_eq!(refresh.message().body.unwrap().qos, first.message().body.unwrap().qos);

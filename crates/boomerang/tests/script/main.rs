@@ -9,6 +9,7 @@ mod guess;
 mod initiator;
 mod intserv;
 mod lost;
+mod nodes;
 mod path;
 mod proof;
 mod propose;

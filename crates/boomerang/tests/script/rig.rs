@@ -471,5 +471,6 @@ pub(crate) fn wish() -> Request {
         refresh: None,
         user: None,
         confirm_release: false,
+        name_nodes: false,
     }
 }

@@ -1,7 +1,7 @@
 //! Options: any order, unknown ones, padding, extensions.
 
 use signalbox_boomerang::wire::{
-    Authentication, DecodeError, Known, Note, OptionType, Rates, Refusal, ReturnProof, edit,
+    Authentication, DecodeError, Known, Nodes, Note, OptionType, Rates, Refusal, ReturnProof, edit,
 };
 
 use crate::support::*;
@@ -81,6 +81,12 @@ fn our_extensions_are_read_as_they_are_written() {
     assert_eq!(parse(&octets).body.unwrap().options.note().as_deref(), Some("rule 1"));
     assert_eq!(Note::of(&"ä".repeat(40)).text(), Some("ä".repeat(30)), "cut between characters");
     assert_eq!((Note([0; Note::TEXT]).text(), Note([0xff; Note::TEXT]).text()), (None, None));
+    let nodes = Nodes { count: 1, ttl: 63, gaps: 0x8000, ..Nodes::empty(false) };
+    let at = octets.len();
+    edit::append_with(&mut octets, Nodes::END, &Known::Nodes(nodes));
+    assert_eq!(octets[at..at + 12], hex("80050001 013f8000 00000000"));
+    let (placed, read) = parse(&octets).body.unwrap().options.nodes().unwrap();
+    assert_eq!((placed.offset, placed.length, placed.flags, read), (at, 40, 1, nodes));
     // An implementation without the extensions stops at them, and passes them on.
     assert!(matches!(OptionType::REFUSAL.0, 0x8000..));
 }

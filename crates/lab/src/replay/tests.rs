@@ -164,6 +164,7 @@ fn a_replayed_boomerang_node_sends_what_the_recorded_one_sent() {
             refresh: None,
             user: None,
             confirm_release: false,
+            name_nodes: false,
         };
         Command::Boomerang { id: 9, command: boomerang::Command::Open(request) }
     };

@@ -116,7 +116,10 @@ fn refusal(mut options: &[u8], width: usize) -> Option<(IpAddr, u8)> {
                 let body = options.get(4..)?;
                 return Some((address(body, width)?, *body.get(width)?));
             }
-            0x8002 => 28,
+            0x8002 => 36,
+            0x8003 => 12,
+            0x8004 => 60,
+            0x8005 => 4 + 8 * width,
             _ => return None,
         };
         options = options.get(4 + body..)?;
@@ -191,6 +194,13 @@ mod tests {
         assert_eq!((one.source_port, one.destination_port, one.tos), (5004, 5004, 0xb8));
         assert_eq!(one.rates, Some((48_000, 64_000)));
         assert_eq!(one.refusal, Some(([192, 0, 2, 77].into(), 3)));
+        // Behind an authentication, a proof of return and the list of nodes.
+        for (kind, body) in [(2, 36), (3, 12), (5, 36)] {
+            let mut before = refused();
+            let at = before.len() - 12;
+            before.splice(at..at, [&[0x80, kind, 0, 0][..], &vec![0; body]].concat());
+            assert_eq!(read_frame(&frame(&before)).unwrap().refusal, one.refusal, "{kind}");
+        }
         let mut reply = refused();
         reply[0] = 0;
         assert!(read_frame(&frame(&reply)).unwrap().reply);

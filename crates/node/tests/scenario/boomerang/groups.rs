@@ -11,6 +11,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use signalbox_core::IfIndex;
+use signalbox_core::hops::Path;
 use signalbox_core::node::Prefix;
 use signalbox_node::boomerang::{self, BoomerangEvent, Command, Rates};
 use signalbox_node::resources::{Config as Resources, Rate, config::LinkConfig as Capacity};
@@ -108,7 +109,7 @@ fn a_tree_is_reserved_as_it_grows() {
     assert_eq!(World::left(&net.sim), None);
     let events: Vec<_> = net.sim.events().iter().map(|happened| happened.event.clone()).collect();
     let rates = Rates { forward: 64_000, reverse: 0 };
-    let granted = BoomerangEvent::Reserved { rates, refresh: 3, loops: 1 };
+    let granted = BoomerangEvent::Reserved { rates, refresh: 3, loops: 1, path: Path::default() };
     let ended = BoomerangEvent::Closed { confirmed: false };
     assert_eq!(events, [granted, ended].map(|event| Event::Boomerang { id: 1, event }));
 }

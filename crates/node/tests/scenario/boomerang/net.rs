@@ -86,6 +86,7 @@ pub(crate) fn request(far_end: IpAddr, port: u16, rates: &[(u32, u32)]) -> Reque
         refresh: None,
         user: None,
         confirm_release: false,
+        name_nodes: false,
     }
 }
 

@@ -13,6 +13,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use signalbox_core::IfIndex;
+use signalbox_core::hops::Path;
 use signalbox_core::node::Prefix;
 use signalbox_node::boomerang::{self, BoomerangEvent, Command, Rates, Reason, Refusal};
 use signalbox_node::resources::{Config as Resources, Rate, config::LinkConfig as Capacity};
@@ -123,7 +124,10 @@ fn one_loop_reserves_both_ways() {
         net.open(family, 64_000, 32_000);
         net.sim.run_for(SECOND);
         let rates = Rates { forward: 64_000, reverse: 32_000 };
-        assert_eq!(net.events(), [BoomerangEvent::Reserved { rates, refresh: 30, loops: 1 }]);
+        assert_eq!(
+            net.events(),
+            [BoomerangEvent::Reserved { rates, refresh: 30, loops: 1, path: Path::default() }]
+        );
         let [a, b, c, d, e, f] = net.links.map(Some);
         assert_eq!(net.reserved(false), [a, b, c, None, f]);
         assert_eq!(net.reserved(true), [None, a, None, d, e]);
@@ -232,7 +236,10 @@ fn a_proof_begins_again() {
     net.open(Family::V4, 64_000, 64_000);
     net.sim.run_for(SECOND);
     let rates = Rates { forward: 64_000, reverse: 64_000 };
-    assert_eq!(net.events(), [BoomerangEvent::Reserved { rates, refresh: 30, loops: 2 }]);
+    assert_eq!(
+        net.events(),
+        [BoomerangEvent::Reserved { rates, refresh: 30, loops: 2, path: Path::default() }]
+    );
     for _ in 0..3 {
         net.sim.restart(r1);
         net.sim.run_for(SECOND * 31);

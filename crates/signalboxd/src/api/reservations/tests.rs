@@ -5,6 +5,7 @@ use std::time::Duration;
 use signalbox_api::v1::reservations_client::ReservationsClient;
 use signalbox_api::v1::reserve_response::Event;
 use signalbox_core::SessionId;
+use signalbox_core::hops::Path;
 use signalbox_core::mri::PathCoupled;
 use signalbox_node::qos::{self, Failure, Granted, QosEvent, Quality};
 use signalbox_node::{Command, Event as NodeEvent, boomerang, rsvp};
@@ -352,7 +353,8 @@ async fn a_loop_of_boomerang_is_granted_changed_and_lost() {
     assert!(matches!(client.event().await, Event::Started(_)));
     let id = open.id;
     let mut event = |event| open.event(NodeEvent::Boomerang { id, event });
-    let reserved = |rates| boomerang::BoomerangEvent::Reserved { rates, refresh: 30, loops: 1 };
+    let reserved =
+        |rates| boomerang::BoomerangEvent::Reserved { rates, refresh: 30, loops: 1, path: Path::default() };
     assert_eq!(event(reserved(rates)), Delivery::Queued);
     let Event::Granted(grant) = client.event().await else { panic!("it is granted") };
     assert_eq!((grant.traffic.unwrap().rate_octets_per_s, grant.rerouted), (125_000, false));

@@ -73,6 +73,7 @@ pub(super) fn request(open: &v1::ReserveOpen) -> Result<Request, Wrong> {
         refresh: None,
         user: authority.user.map(|name| user("open.authority.user", &name)).transpose()?,
         confirm_release: open.confirm_release,
+        name_nodes: true,
     })
 }
 

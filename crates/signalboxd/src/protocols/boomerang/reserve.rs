@@ -9,6 +9,7 @@ use signalbox_api::v1::service::Service as ApiService;
 use signalbox_core::ReserverId;
 use signalbox_node::boomerang::{BoomerangEvent, Command as BoomerangCommand};
 use signalbox_node::{Command, ProtocolId};
+use signalbox_show::types;
 use tokio::time::Instant;
 use tonic::Status;
 
@@ -106,9 +107,13 @@ impl Reserver for Boomerang {
 impl Reservation {
     fn event(&mut self, event: BoomerangEvent) -> Result<Event, Status> {
         Ok(match event {
-            BoomerangEvent::Reserved { rates, .. } => {
+            BoomerangEvent::Reserved { rates, path, .. } => {
                 let asked = !std::mem::replace(&mut self.granted, true) | std::mem::take(&mut self.changing);
-                Event::Granted(convert::path_grant(rates, self.service, !asked, !self.to_group))
+                Event::Granted(v1::PathGrant {
+                    hops: path.hops.iter().map(types::hop).collect(),
+                    gaps: path.gaps,
+                    ..convert::path_grant(rates, self.service, !asked, !self.to_group)
+                })
             }
             BoomerangEvent::Refused(refusal) if self.granted => Event::Lost(convert::failure(&refusal)),
             BoomerangEvent::Refused(refusal) => Event::Failed(convert::failure(&refusal)),
