@@ -9,7 +9,6 @@ use std::time::Duration;
 use netlink_sys::protocols::NETLINK_ROUTE;
 
 use super::Enforcer;
-use super::link::Link;
 use crate::clock;
 use crate::netlink::Batch;
 
@@ -20,20 +19,33 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// A step is followed by a pause that is so many times as long.
 const SHARE: u32 = 4;
 
-/// When the next step is due, by [`clock::monotonic`].
+/// What is left to make.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
+    /// When the next step is due, by [`clock::monotonic`].
     due: Duration,
+    /// All own queues were there at the last look, and no link was opened or made again since.
+    complete: bool,
+}
+
+impl Ahead {
+    /// A link has new queues.
+    pub(super) const fn begin(&mut self) {
+        self.complete = false;
+    }
 }
 
 impl Enforcer {
     /// Makes some own queues, if it is time for that. A queue that a reservation has made already stays as it is.
     pub fn prepare(&mut self) {
         let began = clock::monotonic();
-        if began < self.ahead.due {
+        if self.ahead.complete || began < self.ahead.due {
             return;
         }
-        let Some(link) = self.links.values_mut().find(|link| link.lacks_queues()) else { return };
+        let Some(link) = self.links.values_mut().find(|link| link.lacks_queues()) else {
+            self.ahead.complete = true;
+            return;
+        };
         let made = Batch::open(NETLINK_ROUTE).and_then(|mut requests| {
             link.prepare(STEP, &mut requests);
             requests.send()
@@ -49,10 +61,9 @@ impl Enforcer {
         self.ahead.due = now + PAUSE.max(now.saturating_sub(began) * SHARE);
     }
 
-    /// How long until [`Self::prepare`] has something to do; `None`: all own queues are there.
+    /// How long until [`Self::prepare`] has something to do; `None`: its last call found no queue to make.
     #[must_use]
     pub fn prepares_in(&self) -> Option<Duration> {
-        let lacks = self.links.values().any(Link::lacks_queues);
-        lacks.then(|| self.ahead.due.saturating_sub(clock::monotonic()))
+        (!self.ahead.complete).then(|| self.ahead.due.saturating_sub(clock::monotonic()))
     }
 }

@@ -82,6 +82,7 @@ impl Enforcer {
                     adopted.extend(reservations);
                     self.closed.remove(&config.name);
                     self.links.insert(found.ifindex, link);
+                    self.ahead.begin();
                 }
                 Err(error) => {
                     self.closed.insert(config.name.clone(), error.to_string());

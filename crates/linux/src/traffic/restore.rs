@@ -25,6 +25,7 @@ impl Enforcer {
             }
         }
         if !made.is_empty() {
+            self.ahead.begin();
             self.serve_again(&made);
         }
         results.extend(self.restore_rules());
