@@ -296,11 +296,14 @@ fn without_comment(line: &str) -> &str {
     }
 }
 
-/// Returns queueing disciplines, classes and filters of all interfaces, one a line.
+/// Returns queueing disciplines, classes and filters of all interfaces, one a line. The kernel's order of classes changes with their
+/// number.
 fn queues(namespace: &Namespace) -> Result<Vec<String>> {
     let mut lines = Vec::new();
     let mut take = |of: &str, text: String| {
-        lines.extend(text.lines().map(|line| format!("tc {of}: {}", line.trim_end())));
+        let mut some: Vec<_> = text.lines().filter(|line| !crate::queues::is_idle(line)).collect();
+        some.sort_unstable();
+        lines.extend(some.iter().map(|line| format!("tc {of}: {}", line.trim_end())));
     };
     take("qdisc", kernel::output(namespace, "tc", &["qdisc", "show"])?);
     for interface in interfaces(namespace)?.iter().filter_map(|interface| interface["ifname"].as_str()) {

@@ -140,6 +140,18 @@ fn read(text: &str) -> Option<Seen> {
     Some(seen)
 }
 
+/// Whether a line of `tc class show` is of an own queue that no reservation has. A daemon makes these when it has time, so that their
+/// number says nothing.
+pub(crate) fn is_idle(line: &str) -> bool {
+    let Some(class) = line.strip_prefix("class htb ").and_then(|rest| rest.strip_prefix(MAJOR)) else {
+        return false;
+    };
+    let mut words = class.split_whitespace();
+    let minor = words.next().and_then(|minor| u16::from_str_radix(minor, 16).ok());
+    let used = words.skip_while(|word| *word != "rate").nth(1).and_then(rate);
+    minor.is_some_and(|minor| minor >= OWN) && used.is_some_and(|used| used <= IDLE)
+}
+
 /// Bits a second, as `tc` writes them.
 fn rate(text: &str) -> Option<u64> {
     let number = text.trim_end_matches(char::is_alphabetic);
@@ -180,6 +192,13 @@ class htb 5342:11 parent 5342:1 prio 2 rate 1Kbit ceil 10Mbit burst 1600b cburst
         assert_eq!(seen, Seen { own: 1, code_points: vec![10], reserved: 5_500_000, packets: 5 });
         assert_eq!(read(""), Some(Seen::default()));
         assert_eq!(read("class htb 5342:100 parent 5342:1 prio 1"), None);
+    }
+
+    #[test]
+    fn own_queues_without_a_reservation_are_idle() {
+        let idle: Vec<&str> = CLASSES.lines().filter(|line| is_idle(line)).collect();
+        assert!(matches!(idle[..], [one] if one.starts_with("class htb 5342:101 ")), "{idle:?}");
+        assert!(!is_idle("class htb 1:100 root rate 1Kbit"));
     }
 
     #[test]
