@@ -13,22 +13,30 @@ use super::Enforcer;
 use crate::clock;
 use crate::netlink::Batch;
 
-/// Classes that are made in one step: 2 ms among a thousand.
-const STEP: u16 = 16;
+/// Most classes that are made in one step: 2 ms among a thousand.
+const MOST: u16 = 16;
 /// Shortest time between two steps.
 const PAUSE: Duration = Duration::from_millis(1);
-/// A step that takes longer waited for the lock.
+/// A step that takes longer waited for the lock. The next one is smaller.
 const LONG: Duration = Duration::from_millis(5);
 /// The pause after such a step is so many times as long. After another it is as long as the step.
 const LONG_PAUSE: u32 = 4;
 
 /// What is left to make.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Ahead {
     /// When the next step is due, by [`clock::monotonic`].
     due: Duration,
+    /// Classes of the next step.
+    step: u16,
     /// All own queues were there at the last look, and no link was opened or made again since.
     complete: bool,
+}
+
+impl Default for Ahead {
+    fn default() -> Self {
+        Self { due: Duration::ZERO, step: MOST, complete: false }
+    }
 }
 
 impl Ahead {
@@ -50,7 +58,7 @@ impl Enforcer {
             return;
         };
         let made = Batch::open(NETLINK_ROUTE).and_then(|mut requests| {
-            link.prepare(STEP, &mut requests);
+            link.prepare(self.ahead.step, &mut requests);
             requests.send()
         });
         let exists = |error: &std::io::Error| error.raw_os_error() == Some(libc::EEXIST);
@@ -62,7 +70,9 @@ impl Enforcer {
         }
         let now = clock::monotonic();
         let took = now.saturating_sub(began);
-        self.ahead.due = now + PAUSE.max(if took > LONG { took * LONG_PAUSE } else { took });
+        let long = took > LONG;
+        self.ahead.step = if long { (self.ahead.step / 2).max(1) } else { (self.ahead.step * 2).min(MOST) };
+        self.ahead.due = now + PAUSE.max(if long { took * LONG_PAUSE } else { took });
     }
 
     /// How long until [`Self::prepare`] has something to do; `None`: its last call found no queue to make.
