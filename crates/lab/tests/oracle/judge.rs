@@ -126,7 +126,7 @@ pub(crate) struct Wanted {
     ended: Vec<Ended>,
 }
 
-/// A form of a request that its host ended, and the firewalls where it may stand for its lifetime, since no message tells them.
+/// A former request. Its host ended it, but no message tells that to the firewalls in `stands`: there it may stand for its lifetime.
 #[derive(Debug, Clone)]
 struct Ended {
     asked: Asked,
@@ -139,7 +139,7 @@ struct Former {
     /// The number of the policies until then.
     policies: usize,
     since: Since,
-    /// When the next daemon closes what nobody asked for again.
+    /// The time when the next daemon closes the pinholes that no host asked for again.
     until: Time,
 }
 
@@ -259,8 +259,8 @@ impl Judge {
     /// A form of a request ends. `next`: where the request goes in its next form.
     fn ended(&self, asked: Asked, next: Option<&[usize]>) -> Ended {
         let natfw = self.protocol == Protocol::Natfw;
-        // A daemon that does not know the request does not send its end on: its predecessor had it or, with NATFW, another policy ended
-        // it, which is told to those who have messaging associations.
+        // A daemon that does not know the request does not send its end on. The daemon before it had the request, or with NATFW
+        // another policy ended it, and only a NOTIFY over a messaging association says so.
         let forgot = |since: &Since| asked.at < if natfw { since.changed } else { since.left_out };
         let is_missed = |at: usize| match next.filter(|_| natfw) {
             // With CASP, the former flow is ended where it was.

@@ -44,7 +44,7 @@ impl World {
         enforcer.stop(|id| engine.leaves(id));
         self.judge.stopped(at, policy.clone());
         let bindings = enforcer.start(self.sim.now(), KEPT);
-        // Nobody owns what no session of the former daemon is for.
+        // A pinhole without a session of the former daemon has no owner.
         enforcer.adopt_nothing();
         self.start(at, &policy, &[left, bindings].concat());
     }

@@ -37,7 +37,7 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// A rule that allows what firewalls open for others, whoever asks.
+    /// A rule that allows each requester everything that a firewall can open.
     fn any() -> Self {
         let opens = vec![Opening::Outward, Opening::Inward, Opening::Between, Opening::Reserve];
         let [from, destination] = [None; 2];

@@ -19,7 +19,7 @@ const MOST: u16 = 16;
 const PAUSE: Duration = Duration::from_millis(1);
 /// A step that takes longer waited for the lock. The next one is smaller.
 const LONG: Duration = Duration::from_millis(5);
-/// The pause after such a step is so many times as long. After another it is as long as the step.
+/// The pause after a long step, in lengths of the step. The pause after any other step has one length.
 const LONG_PAUSE: u32 = 4;
 
 /// What is left to make.

@@ -9,6 +9,7 @@ use signalbox_wire::hops::{Hop, Hops, Part, Path};
 use super::Rsvp;
 use super::branch::Request;
 use super::merge;
+use super::resv_out::MOST_CARRIED;
 use super::sender::{NON_RSVP, Sender};
 use super::session::is_application;
 use crate::wire::{FlowSpec, Objects, granting};
@@ -35,8 +36,13 @@ impl Rsvp {
         let Some(sender) = flows.iter().filter_map(|(key, _)| self.senders.get(*key)).find(asking) else {
             return;
         };
-        let lists = self.lists(flows, sender, own);
-        lists.iter().for_each(|list| objects.extend_from_slice(list));
+        for list in self.lists(flows, sender, own) {
+            if objects.len() + list.len() > MOST_CARRIED {
+                tracing::debug!(reason = "too many octets", "lists of some next hops left out");
+                return;
+            }
+            objects.extend_from_slice(&list);
+        }
     }
 
     /// What the lists say of the path of a sender of this node, for its user.
@@ -54,7 +60,7 @@ impl Rsvp {
         path
     }
 
-    /// The lists with this node at their ends.
+    /// The lists with this node at their ends: one of each request, however many its node sent.
     fn lists(&self, flows: &[(Key, FlowSpec)], sender: &Sender, own: IpAddr) -> Vec<Vec<u8>> {
         let reserved = flows.iter().map(|(_, flowspec)| *flowspec).reduce(|a, b| merge::merged(&a, &b));
         let node = Hop {
@@ -63,13 +69,12 @@ impl Rsvp {
         };
         let mut all = Vec::new();
         for request in self.carrying(flows) {
+            let mut objects = Objects::at(request.carried(), 0).map_while(Result::ok);
+            let Some(list) = objects.find_map(|object| granting::list(&object)) else { continue };
             let next = self.hops.lookup(request.hop).map(|hop| hop.addr);
-            for object in Objects::at(request.carried(), 0).map_while(Result::ok) {
-                let Some(list) = granting::list(&object) else { continue };
-                // A node of another make passed the list on.
-                let passed = list.iter().last().map(|last| last.address) != next;
-                all.push(granting::with(list, &Hop { after_gap: node.after_gap || passed, ..node }));
-            }
+            // A node of another make passed the list on.
+            let passed = list.iter().last().map(|last| last.address) != next;
+            all.push(granting::with(list, &Hop { after_gap: node.after_gap || passed, ..node }));
         }
         if all.is_empty() {
             let here = self

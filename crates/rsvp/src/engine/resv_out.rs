@@ -25,7 +25,7 @@ const FF_AT_ONCE: usize = 750;
 
 /// Octets of POLICY_DATA and unknown objects in one Resv at most. Those of many next hops would leave no room in an IP datagram
 /// for what they request.
-const MOST_CARRIED: usize = 16 * 1024;
+pub(super) const MOST_CARRIED: usize = 16 * 1024;
 
 /// What a Resv to a previous hop contains beside its flow descriptors.
 #[derive(Debug, Clone, Copy)]

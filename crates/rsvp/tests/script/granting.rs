@@ -52,6 +52,9 @@ fn a_router_adds_itself_if_the_sender_asks() {
     assert_eq!(passed_on(&asking, object(&[&end(7)])), [object(&[&end(7), &holds(GAP, own)])]);
     // It has none: this node is the first that is known.
     assert_eq!(passed_on(&asking, Vec::new()), [object(&[&holds(0, own)])]);
+    // Many lists of one node do not fill the Resv.
+    let many = object(&[&end(9)]).repeat(9);
+    assert_eq!(passed_on(&asking, many), [object(&[&end(9), &holds(0, own)])]);
     // An object of another enterprise is passed on as it came.
     let other = vec![0, 8, 252, 1, 0, 0, 0, 9];
     assert_eq!(passed_on(&asking, other.clone()), [other, object(&[&holds(0, own)])]);

@@ -63,7 +63,7 @@ pub(crate) struct Kernel {
     flows: Flows,
     /// The addresses of this node.
     local: Vec<IpAddr>,
-    /// Nobody reaches it.
+    /// Requests to it fail.
     unreachable: bool,
     /// What was sent, if it is kept.
     #[cfg(feature = "namespace-tests")]
