@@ -3,6 +3,7 @@
 # usage: rounds.sh COUNT [BUSY]. With BUSY so many processors are busy with something else meanwhile. Nothing gets a second run.
 # SIDE_BY_SIDE=N: so many scenarios run at a time, 3 without it, as in make test.
 # The log goes to target/rounds.log, a line for each round and for each failure; it names the build by the hash of its programs.
+# target/rounds.times has how long each scenario took: in the next round the longest begins first.
 set -u
 count=${1:?usage: rounds.sh COUNT [BUSY]}
 busy=${2:-0}
@@ -32,12 +33,22 @@ done
 
 note() { echo "$*" | tee -a "$log"; }
 
+times=$PWD/target/rounds.times
 scenario() {
-    local output
-    output=$("$SIGNALBOX_BIN/signalbox" lab run "$1" --json 2>&1) && return
-    printf 'FAILED %s\n%s\n' "$1" "$output"
+    local output start=$SECONDS status=0
+    output=$("$SIGNALBOX_BIN/signalbox" lab run "$1" --json 2>&1) || status=$?
+    echo "$((SECONDS - start)) $1" >>"$times"
+    [ $status = 0 ] || printf 'FAILED %s\n%s\n' "$1" "$output"
 }
 export -f scenario
+export times
+
+# The scenarios of which no time is known come before all others.
+longest_first() {
+    awk '{ print 1000000, $1 }' <<<"$names" | cat - <(cat "$times" 2>/dev/null) |
+        awk '{ took[$2] = $1 } END { for (name in took) print took[name], name }' | sort -rn | cut -d ' ' -f 2 |
+        grep -Fx -f <(echo "$names")
+}
 
 failures=0
 for ((round = 1; round <= count; round++)); do
@@ -54,7 +65,7 @@ for ((round = 1; round <= count; round++)); do
         */crates/lab\ *) wait "${tests[n]}" || fault="the tests of the kernel ended with $?" ;;
         esac
     done
-    printf '%s\n' $names | xargs -P "${SIDE_BY_SIDE:-3}" -I '{}' bash -c 'scenario "$1"' _ '{}' >"$results/scenarios"
+    longest_first | xargs -P "${SIDE_BY_SIDE:-3}" -I '{}' bash -c 'scenario "$1"' _ '{}' >"$results/scenarios"
     for one in "${tests[@]}"; do
         wait "$one" || fault="the tests of the kernel ended with $?"
     done
