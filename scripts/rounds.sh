@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs the tests of the kernel and all scenarios again and again from one build: what fails by chance fails in one of the rounds.
 # usage: rounds.sh COUNT [BUSY]. With BUSY so many processors are busy with something else meanwhile. Nothing gets a second run.
-# SIDE_BY_SIDE=N: so many scenarios run at a time, 3 without it, as in make test.
+# SIDE_BY_SIDE=N: so many scenarios run at a time, 5 without it, as in make test.
 # The log goes to target/rounds.log, a line for each round and for each failure; it names the build by the hash of its programs.
 # target/rounds.times has how long each scenario took: in the next round the longest begins first.
 set -u
@@ -65,7 +65,7 @@ for ((round = 1; round <= count; round++)); do
         */crates/lab\ *) wait "${tests[n]}" || fault="the tests of the kernel ended with $?" ;;
         esac
     done
-    longest_first | xargs -P "${SIDE_BY_SIDE:-3}" -I '{}' bash -c 'scenario "$1"' _ '{}' >"$results/scenarios"
+    longest_first | xargs -P "${SIDE_BY_SIDE:-5}" -I '{}' bash -c 'scenario "$1"' _ '{}' >"$results/scenarios"
     for one in "${tests[@]}"; do
         wait "$one" || fault="the tests of the kernel ended with $?"
     done

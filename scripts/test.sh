@@ -106,7 +106,7 @@ oracle() {
     SIGNALBOX_SEEDS=${SIGNALBOX_SEEDS:-100000} cargo test --quiet --workspace --locked "${features[@]}" --test oracle policy::
 }
 
-# Scenarios mostly wait, so three run at a time; each has namespaces of its own. They measure times on a machine that others may
+# Scenarios mostly wait, so five run at a time; each has namespaces of its own. They measure times on a machine that others may
 # use too: one that fails runs a second time, alone. Both results are printed, and the end names it.
 run_scenario() { # name, folder of the results
     local start=$SECONDS status=FAILED
@@ -121,7 +121,7 @@ export bin
 run_scenarios() { # names...
     local results name status=0
     results=$(mktemp -d)
-    printf '%s\n' "$@" | xargs -P 3 -I '{}' bash -c 'run_scenario "$1" "$2"' _ '{}' "$results"
+    printf '%s\n' "$@" | xargs -P 5 -I '{}' bash -c 'run_scenario "$1" "$2"' _ '{}' "$results"
     for name in "$@"; do
         if [ ! -e "$results/$name.failed" ]; then
             passed=$((passed + 1))
