@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use signalbox_core::invariant::INVARIANT_BROKEN;
 use signalbox_core::{Count, Counter, Time};
 
 /// Shortest time between two lines about the same cause.
@@ -113,12 +114,14 @@ impl Reporter {
     pub(crate) fn look(&mut self, now: Time, counters: impl Iterator<Item = Counter>) -> Vec<Line> {
         self.next = now + PERIOD;
         counters
-            .filter(is_trouble)
+            .filter(|counter| is_trouble(counter) || is_invariant(counter))
             .filter_map(|counter| {
                 let reported = self.reported.entry((counter.subsystem.name, counter.count.name)).or_default();
                 let more = counter.count.value.saturating_sub(*reported);
+                let first = *reported == 0;
                 *reported = counter.count.value;
-                (more > 0).then_some(Line { counter, more })
+                // A fault of the program is told once for each place.
+                (more > 0 && (first || !is_invariant(&counter))).then_some(Line { counter, more })
             })
             .collect()
     }
@@ -129,10 +132,21 @@ pub(crate) fn is_trouble(counter: &Counter) -> bool {
     TROUBLE.contains(&(counter.subsystem.name, counter.count.name))
 }
 
+/// Whether this counts how often the program found itself wrong.
+fn is_invariant(counter: &Counter) -> bool {
+    counter.count.family == Some(&INVARIANT_BROKEN)
+}
+
 impl Line {
     /// Writes it to the log.
     pub(crate) fn log(&self) {
-        let Count { help, value, .. } = self.counter.count;
+        let Count { help, value, name, .. } = self.counter.count;
+        if is_invariant(&self.counter) {
+            return tracing::error!(
+                place = name,
+                "a fault of Signalbox, please report it: this rule about its own state does not hold"
+            );
+        }
         tracing::warn!(more = self.more, total = value, "{}: {help}", self.counter);
     }
 }
@@ -164,6 +178,18 @@ mod tests {
         assert!(reporter.look(Time::from_secs(1), [counter("malformed", 3)].into_iter()).is_empty());
         let grown = counter("malformed", 10);
         assert_eq!(reporter.look(Time::from_secs(2), [grown].into_iter())[0].more, 7);
+    }
+
+    #[test]
+    fn a_broken_invariant_is_told_once() {
+        let broken = |value| {
+            let counter = counter("engine: a rule", value);
+            [Counter { count: Count { family: Some(&INVARIANT_BROKEN), ..counter.count }, ..counter }]
+                .into_iter()
+        };
+        let mut reporter = Reporter::default();
+        assert_eq!(reporter.look(Time::ZERO, broken(1)).len(), 1);
+        assert!(reporter.look(Time::from_secs(1), broken(7)).is_empty());
     }
 
     /// GIST-8.5-08, GIST-5.7.1-17, GIST-5.6-09, GIST-4.4.6-02, GIST-4.4.6-05: a cookie or a proposal that fails its

@@ -13,7 +13,8 @@
 //! after the delays of the routed path. Loss delays them; on a path that stays broken the stream times out.
 //!
 //! The same seed gives the same run, octet by octet. `SIGNALBOX_SEED` in the environment replaces a test's
-//! seed, and a test that fails while a [`Sim`] lives prints the seed.
+//! seed, and a test that fails while a [`Sim`] lives prints the seed. An engine whose own state is not as it must be
+//! ([`signalbox_core::invariant`]) panics, also in a release build.
 //!
 //! ```
 //! # use signalbox_sim::{Family, LinkConfig, Sim, topology};

@@ -149,6 +149,7 @@ impl<N: NodeEngine> Sim<N> {
     /// An empty network with just this seed.
     #[must_use]
     pub fn with_seed(seed: u64) -> Self {
+        signalbox_core::invariant::panic_if_broken();
         Self {
             seed,
             now: Time::ZERO,

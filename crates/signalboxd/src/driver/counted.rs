@@ -1,7 +1,7 @@
 //! What the daemon and its sockets count, beside the counters of the node.
 
-use signalbox_core::Counter;
 use signalbox_core::metrics::{Family, Subsystem};
+use signalbox_core::{Counter, invariant};
 use signalbox_linux::Io;
 use signalbox_linux::pinhole::{PinholeCounters, Pinholes};
 use signalbox_linux::stream::StreamCounters;
@@ -98,6 +98,13 @@ impl<'a> Counted<'a> {
         let streams = self.streams.iter().map(of("streams"));
         let traffic = self.traffic.into_iter().flat_map(|traffic| traffic.iter()).map(of("enforcement"));
         let pinholes = self.pinholes.into_iter().flat_map(|pinholes| pinholes.iter()).map(of("pinholes"));
-        daemon.chain(self.io).chain(streams).chain(traffic).chain(pinholes).chain(node.counters())
+        let invariants = invariant::counters();
+        daemon
+            .chain(self.io)
+            .chain(streams)
+            .chain(traffic)
+            .chain(pinholes)
+            .chain(node.counters())
+            .chain(invariants)
     }
 }
