@@ -23,6 +23,8 @@ use crate::{certificates, kernel, net, protocols, wait};
 /// The time that a daemon has to be ready after its start, and to end when asked to.
 /// Many daemons at once on a busy machine need more than half a minute.
 const BUDGET: Duration = Duration::from_secs(120);
+/// What a line of the log says if the daemon found its own state wrong.
+const FAULT: &str = "a fault of Signalbox, please report it";
 /// The number of lines of a log that an error shows.
 const LOG_LINES: usize = 15;
 
@@ -249,6 +251,12 @@ fn early(node: &str, log: &Path) -> String {
     format!("the daemon of {node} ended at once{}", tail(log))
 }
 
+/// The lines of a log in which a daemon says that a rule about its own state does not hold.
+pub(crate) fn faults(log: &Path) -> Vec<String> {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    text.lines().filter(|line| line.contains(FAULT)).map(str::to_owned).collect()
+}
+
 /// Returns the end of a log, to be appended to a sentence.
 pub(crate) fn tail(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
@@ -276,6 +284,16 @@ mod tests {
                       control.socket = '/run/signalbox/lab/x/a.sock'\nprivileges.user = '65534'\nlog.level = 'debug'\n\
                       gist.retry = { first = '50ms', attempts = 3 }";
         assert_eq!(written, wanted.parse().expect("sound"));
+    }
+
+    #[test]
+    fn a_log_shows_where_a_daemon_found_its_state_wrong() {
+        let log = std::env::temp_dir().join(format!("signalbox-faults-{}.log", std::process::id()));
+        let fault = format!("ERROR {FAULT}: this rule about its own state does not hold place=\"x\"");
+        fs::write(&log, format!("INFO ready\n{fault}\nINFO stopping\n")).expect("written");
+        assert_eq!(faults(&log), [fault]);
+        fs::remove_file(&log).expect("removed");
+        assert!(faults(&log).is_empty());
     }
 
     #[test]

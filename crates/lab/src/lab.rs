@@ -185,6 +185,18 @@ impl Lab {
         nodes.map(|node| (node.name.clone(), tail(&node.name))).collect()
     }
 
+    /// What the daemons say about faults of their own.
+    pub(crate) fn faults(&self) -> Vec<String> {
+        let directory = state::directory(&self.plan.name);
+        let nodes = self.plan.nodes.iter().filter(|node| node.daemon);
+        nodes
+            .flat_map(|node| {
+                let lines = daemon::faults(&directory.join(format!("{}.log", node.name)));
+                lines.into_iter().map(|line| format!("{}: {line}", node.name))
+            })
+            .collect()
+    }
+
     /// Takes the lab down.
     pub(crate) fn down(mut self) -> Result<()> {
         let stopped = self.stop_all();

@@ -195,6 +195,11 @@ impl<'a> Run<'a> {
             }
             self.evidence.stops.extend(stops);
         }
+        let faults = self.lab.faults();
+        if !faults.is_empty() {
+            let name = "no daemon finds its own state wrong";
+            self.evidence.outcomes.push(Outcome::new(name, Err(faults.join("; "))));
+        }
         self.captures.stop()?;
         self.evidence.trace = self.captures.trace();
         for check in &self.scenario.checks {
