@@ -134,6 +134,17 @@ pub(crate) fn with_valid_mark(connection: &mut Connection) -> io::Result<Option<
     Ok(found)
 }
 
+/// Whether an interface with these flags takes packets.
+///
+/// `IFF_RUNNING` says so too, but the kernel derives it from the carrier once a second, for the interfaces of all network namespaces
+/// together: a link that has come back would count as lost for up to a second, while routes lead to it.
+const fn is_up(flags: u32) -> bool {
+    let needed = (libc::IFF_UP | libc::IFF_LOWER_UP) as u32;
+    // Waits for something above the carrier, such as authentication by IEEE 802.1X.
+    let dormant = libc::IFF_DORMANT as u32;
+    flags & (needed | dormant) == needed
+}
+
 /// All interfaces of the connection's network namespace, in the order of their numbers, or those of a VRF with its device.
 pub(crate) fn dump(connection: &mut Connection, vrf: Option<IfIndex>) -> io::Result<Vec<Interface>> {
     let mut interfaces = Vec::new();
@@ -141,11 +152,10 @@ pub(crate) fn dump(connection: &mut Connection, vrf: Option<IfIndex>) -> io::Res
         let Some((fixed, attributes)) = message.split::<16>() else { return };
         let [_, _, _, _, i0, i1, i2, i3, f0, f1, f2, f3, ..] = *fixed;
         let flags = u32::from_ne_bytes([f0, f1, f2, f3]);
-        let working = (libc::IFF_UP | libc::IFF_RUNNING) as u32;
         let mut interface = Interface {
             ifindex: IfIndex(u32::from_ne_bytes([i0, i1, i2, i3])),
             name: String::new(),
-            up: flags & working == working,
+            up: is_up(flags),
             mtu: 0,
             tunnel: false,
             addresses: Vec::new(),
@@ -193,6 +203,17 @@ pub(crate) fn dump(connection: &mut Connection, vrf: Option<IfIndex>) -> io::Res
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_whose_carrier_is_back_counts_before_the_kernel_says_running() {
+        const UP: u32 = libc::IFF_UP as u32;
+        const CARRIER: u32 = libc::IFF_LOWER_UP as u32;
+        let (running, dormant) = (libc::IFF_RUNNING as u32, libc::IFF_DORMANT as u32);
+        assert!(is_up(UP | CARRIER) && is_up(UP | CARRIER | running));
+        for flags in [0, UP, CARRIER, UP | running, UP | CARRIER | dormant] {
+            assert!(!is_up(flags), "{flags:x}");
+        }
+    }
 
     /// RSVPIS-2215-3.1-01: the kind that the kernel reports decides.
     #[test]
