@@ -233,10 +233,10 @@ pub(crate) fn tool(namespace: &Namespace, line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What a tool lists of the kernel's state, without comments. Those of nft name the thread that held a table's socket when it
-/// looked, or `<unknown>`: they are no state.
+/// What a tool lists of the kernel's state, without comments and counts. Comments of nft name the thread that held a table's socket
+/// when it looked, or `<unknown>`: they are no state. Nor is how many packets, such as the kernel's own, met a queue before its filter.
 pub(crate) fn without_comments(listed: &str) -> String {
-    let bare = |line: &str| match line.rfind('#') {
+    let bare = |line: &str| match line.rfind('#').or_else(|| line.find(" direct_packets_stat ")) {
         Some(at) if !line[at..].contains('"') => line[..at].trim_end().to_owned(),
         _ => line.to_owned(),
     };
