@@ -32,15 +32,8 @@
 //! let now = Time::from_secs(1);
 //! let dest = "198.51.100.7".parse().unwrap();
 //! let session = Session { dest, protocol: 17, kind: SessionKind::Ports, port: 5004 };
-//! let sender = SenderRequest {
-//!     template: Filter { src: own, selector: Selector::Port(4000) },
-//!     tspec: TSpec::new(10_000.0, 3000.0, f32::INFINITY, 64, 1500).unwrap(),
-//!     adspec: true,
-//!     ttl: 64,
-//!     policy: Box::default(),
-//!     protect: false,
-//!     name_nodes: false,
-//! };
+//! let template = Filter { src: own, selector: Selector::Port(4000) };
+//! let sender = SenderRequest::new(template, TSpec::new(10_000.0, 3000.0, f32::INFINITY, 64, 1500).unwrap());
 //! rsvp.handle(now, Input::Interfaces(&interfaces), &mut resources);
 //! for command in [Command::Session(session), Command::Sender(sender)] {
 //!     rsvp.handle(now, Input::Command { id: 1, command }, &mut resources);

@@ -347,16 +347,10 @@ fn keys_are_not_in_a_recording_and_a_replay_asks_for_them() {
         tunnel: false,
     };
     let session = Session { dest: [10, 0, 1, 9].into(), protocol: 17, kind: SessionKind::Ports, port: 5004 };
-    let sender = rsvp::SenderRequest {
-        template: rsvp::Filter { src: host, selector: rsvp::Selector::Port(9) },
-        tspec: signalbox_node::resources::intserv::TSpec::new(8000.0, 3000.0, f32::INFINITY, 64, 1500)
-            .unwrap(),
-        adspec: true,
-        ttl: 63,
-        policy: Box::default(),
-        protect: false,
-        name_nodes: false,
-    };
+    let sender = rsvp::SenderRequest::new(
+        rsvp::Filter { src: host, selector: rsvp::Selector::Port(9) },
+        signalbox_node::resources::intserv::TSpec::new(8000.0, 3000.0, f32::INFINITY, 64, 1500).unwrap(),
+    );
     let route = signalbox_core::node::Route {
         local: false,
         src: host,

@@ -73,15 +73,7 @@ fn command(sim: &mut Sim<Host>, node: NodeId, command: rsvp::Command) {
 
 fn announce(sim: &mut Sim<Host>, node: NodeId, session: Session) {
     let template = sender(sim, node);
-    let sender = SenderRequest {
-        template,
-        tspec: tspec(1_000_000.0),
-        adspec: true,
-        ttl: 63,
-        policy: Box::default(),
-        protect: false,
-        name_nodes: false,
-    };
+    let sender = SenderRequest::new(template, tspec(1_000_000.0));
     command(sim, node, rsvp::Command::Session(session));
     command(sim, node, rsvp::Command::Sender(sender));
 }

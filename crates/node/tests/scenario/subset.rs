@@ -68,15 +68,7 @@ fn rsvp_reserves_on_nodes_without_gist() {
         let session = Session { dest, protocol: 17, kind: SessionKind::Ports, port: 5004 };
         let template = Filter { src: sim.address(s, family), selector: Selector::Port(4000) };
         let tspec = TSpec::new(10_000.0, 3000.0, f32::INFINITY, 64, 1000).unwrap();
-        let sender = SenderRequest {
-            template,
-            tspec,
-            adspec: true,
-            ttl: 63,
-            policy: Box::default(),
-            protect: false,
-            name_nodes: false,
-        };
+        let sender = SenderRequest::new(template, tspec);
         let flows = vec![FlowRequest { flowspec: FlowSpec { tspec, rspec: None }, senders: vec![template] }];
         let receiver = ReserveRequest { style: Style::Ff, flows, confirm: false, policy: Box::default() };
         for (node, command) in [

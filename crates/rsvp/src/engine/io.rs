@@ -184,6 +184,25 @@ pub struct SenderRequest {
     pub name_nodes: bool,
 }
 
+impl SenderRequest {
+    /// TTL of data by default: that of Linux after the first router.
+    pub const TTL: u8 = 63;
+
+    /// A sender whose Paths carry an ADSPEC, without POLICY_DATA and options.
+    #[must_use]
+    pub fn new(template: Filter, tspec: TSpec) -> Self {
+        Self {
+            template,
+            tspec,
+            adspec: true,
+            ttl: Self::TTL,
+            policy: Box::default(),
+            protect: false,
+            name_nodes: false,
+        }
+    }
+}
+
 /// A reservation of this node.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -96,13 +96,8 @@ fn command(what: u8, of: Session, rate: u8, senders: &[u32]) -> Command {
     match what {
         0 => Command::Session(of),
         1 => Command::Sender(SenderRequest {
-            template: Filter { src: at(1, 1), selector: Selector::Port(4000) },
-            tspec: tspec(rate),
-            adspec: true,
             ttl: 9,
-            policy: Box::default(),
-            protect: false,
-            name_nodes: false,
+            ..SenderRequest::new(Filter { src: at(1, 1), selector: Selector::Port(4000) }, tspec(rate))
         }),
         2 => reserve(Style::Ff),
         3 => reserve(Style::Wf),

@@ -205,15 +205,8 @@ fn applications_and_next_hops_are_merged() {
 fn a_sender_gets_no_report_of_itself() {
     let mut rig = Rig::new();
     let own = Filter { src: at(1, 1), selector: Selector::Port(4000) };
-    let announce = Command::Sender(SenderRequest {
-        template: own,
-        tspec: tspec(B),
-        adspec: false,
-        ttl: 20,
-        policy: Box::default(),
-        protect: false,
-        name_nodes: false,
-    });
+    let announce =
+        Command::Sender(SenderRequest { adspec: false, ttl: 20, ..SenderRequest::new(own, tspec(B)) });
     rig.trees.insert((group().dest, own.src), (0, vec![3]));
     rig.command(1, Command::Session(group()));
     let sent = rig.command(1, announce);

@@ -86,15 +86,7 @@ impl Chain {
         chain.command(count - 1, Command::Session(session));
         chain.command(0, Command::Session(session));
         let tspec = tspec(10.0 * B);
-        let announce = SenderRequest {
-            template: sender(),
-            tspec,
-            adspec: true,
-            ttl: 64,
-            policy: Box::default(),
-            protect: false,
-            name_nodes: false,
-        };
+        let announce = SenderRequest { ttl: 64, ..SenderRequest::new(sender(), tspec) };
         chain.command(0, Command::Sender(announce));
         let flows = vec![FlowRequest { flowspec: load(2.0 * B), senders: vec![sender()] }];
         let reserve = ReserveRequest { style: Style::Ff, flows, confirm: false, policy: Box::default() };

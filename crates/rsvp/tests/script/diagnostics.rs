@@ -208,13 +208,9 @@ fn a_request_ends_at_the_limit_without_state_and_at_the_sender() {
     own.command(
         1,
         signalbox_rsvp::engine::Command::Sender(signalbox_rsvp::engine::SenderRequest {
-            template: ours,
-            tspec: Path::new().tspec,
             adspec: false,
             ttl: 64,
-            policy: Box::default(),
-            protect: false,
-            name_nodes: false,
+            ..signalbox_rsvp::engine::SenderRequest::new(ours, Path::new().tspec)
         }),
     );
     let mut at_sender = Dreq::further();

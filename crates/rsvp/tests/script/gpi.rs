@@ -103,13 +103,10 @@ fn invalid_requests_of_applications_are_refused() {
             let template = Filter { src: at(1, 1), selector };
             let policy = Box::default();
             Command::Sender(SenderRequest {
-                template,
-                tspec: tspec(B),
                 adspec: false,
                 ttl: 9,
                 policy,
-                protect: false,
-                name_nodes: false,
+                ..SenderRequest::new(template, tspec(B))
             })
         };
         let reserve = |selector| {

@@ -88,13 +88,10 @@ fn the_user_of_the_sender_gets_the_path() {
     rig.command(1, Command::Session(session()));
     let template = Filter { src: at(1, 1), selector: Selector::Port(4000) };
     let announce = SenderRequest {
-        template,
-        tspec: tspec(9.0 * B),
         adspec: false,
         ttl: 9,
-        policy: Box::default(),
-        protect: false,
         name_nodes: true,
+        ..SenderRequest::new(template, tspec(9.0 * B))
     };
     let sent = rig.command(1, Command::Sender(announce));
     assert_eq!(kept(&one(&sent, MessageType::PATH)), [object(&[])]);

@@ -23,13 +23,8 @@ fn local_sender() -> Filter {
 
 fn announce() -> Command {
     Command::Sender(SenderRequest {
-        template: local_sender(),
-        tspec: TSpec::new(5.0 * B, 3000.0, f32::INFINITY, 64, 1500).unwrap(),
-        adspec: true,
         ttl: 20,
-        policy: Box::default(),
-        protect: false,
-        name_nodes: false,
+        ..SenderRequest::new(local_sender(), TSpec::new(5.0 * B, 3000.0, f32::INFINITY, 64, 1500).unwrap())
     })
 }
 

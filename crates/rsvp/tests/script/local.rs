@@ -15,15 +15,7 @@ fn local_sender() -> Filter {
 }
 
 fn announce(rate: f32) -> Command {
-    Command::Sender(SenderRequest {
-        template: local_sender(),
-        tspec: tspec(rate),
-        adspec: true,
-        ttl: 20,
-        policy: Box::default(),
-        protect: false,
-        name_nodes: false,
-    })
+    Command::Sender(SenderRequest { ttl: 20, ..SenderRequest::new(local_sender(), tspec(rate)) })
 }
 
 fn reserve(style: Style, flows: &[(FlowSpec, &[u32])], confirm: bool) -> Command {
@@ -188,15 +180,8 @@ fn commands_that_cannot_be_are_refused() {
     assert_eq!(refused(1, Command::ReleaseSender), Some(Refused::NothingToRelease));
     assert_eq!(refused(1, reserve(Style::Wf, &[(load(B), &[1])], false)), Some(Refused::BadFlows));
     assert_eq!(refused(1, reserve(Style::Ff, &[(load(B), &[])], false)), Some(Refused::BadFlows));
-    let foreign = Command::Sender(SenderRequest {
-        template: sender(1),
-        tspec: tspec(B),
-        adspec: false,
-        ttl: 1,
-        policy: Box::default(),
-        protect: false,
-        name_nodes: false,
-    });
+    let foreign =
+        Command::Sender(SenderRequest { adspec: false, ttl: 1, ..SenderRequest::new(sender(1), tspec(B)) });
     assert_eq!(refused(1, foreign), Some(Refused::BadSource));
     assert_eq!(refused(1, Command::Close), None);
     assert_eq!(refused(1, Command::Close), Some(Refused::NoSession));

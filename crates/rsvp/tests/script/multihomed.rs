@@ -22,15 +22,8 @@ fn paths_leave_by_the_interface_that_the_sender_names() {
         rig.trees.insert((group().dest, template.src), (0, routed));
         rig.command(1, Command::Session(group()));
         let policy = Box::default();
-        let request = SenderRequest {
-            template,
-            tspec: tspec(B),
-            adspec: false,
-            ttl: 9,
-            policy,
-            protect: false,
-            name_nodes: false,
-        };
+        let request =
+            SenderRequest { adspec: false, ttl: 9, policy, ..SenderRequest::new(template, tspec(B)) };
         let mut sent = rig.command(1, Command::Sender(request));
         sent.extend(rig.wait(Duration::from_secs(100)));
         assert!(all(&sent, MessageType::PATH).len() > 2);

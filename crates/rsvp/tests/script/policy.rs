@@ -247,15 +247,7 @@ fn applications_and_operators_see_it() {
     rig.command(1, Command::Session(session()));
     let template = Filter { src: at(1, 1), selector: Selector::Port(4000) };
     let policy = opaque(1).into_boxed_slice();
-    let request = SenderRequest {
-        template,
-        tspec: tspec(B),
-        adspec: true,
-        ttl: 9,
-        policy,
-        protect: false,
-        name_nodes: false,
-    };
+    let request = SenderRequest { ttl: 9, policy, ..SenderRequest::new(template, tspec(B)) };
     let path = one(&rig.command(1, Command::Sender(request)), MessageType::PATH);
     assert_eq!(policies(&path), [opaque(1)]);
     let flows = vec![(Some(load(B)), vec![template])];

@@ -108,13 +108,8 @@ fn own_senders_are_not_handed_over() {
     rig.command(
         1,
         Command::Sender(SenderRequest {
-            template: Filter { src: at(1, 1), ..sender(1) },
-            tspec: tspec(B),
-            adspec: true,
             ttl: 20,
-            policy: Box::default(),
-            protect: false,
-            name_nodes: false,
+            ..SenderRequest::new(Filter { src: at(1, 1), ..sender(1) }, tspec(B))
         }),
     );
     assert_eq!(rig.rsvp.senders(), 1);

@@ -59,15 +59,7 @@ fn senders_of_this_node_are_in_no_scope() {
     let own = Filter { src: at(3, 1), selector: Selector::Port(4000) };
     rig.trees.insert((group().dest, own.src), (0, vec![3]));
     rig.command(1, Command::Session(group()));
-    let request = SenderRequest {
-        template: own,
-        tspec: tspec(B),
-        adspec: false,
-        ttl: 9,
-        policy: Box::default(),
-        protect: false,
-        name_nodes: false,
-    };
+    let request = SenderRequest { adspec: false, ttl: 9, ..SenderRequest::new(own, tspec(B)) };
     assert_eq!(one(&rig.command(1, Command::Sender(request)), MessageType::PATH).oif, 3);
     rig.take_events(1);
     for scope in [vec![], vec![own.src, sender(1).src, sender(2).src]] {

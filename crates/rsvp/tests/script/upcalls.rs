@@ -23,13 +23,10 @@ fn each_sender_gets_reports_of_its_reservation() {
         rig.command(
             id,
             Command::Sender(SenderRequest {
-                template,
-                tspec: tspec(9.0 * B),
                 adspec: false,
                 ttl: 9,
                 policy,
-                protect: false,
-                name_nodes: false,
+                ..SenderRequest::new(template, tspec(9.0 * B))
             }),
         );
     }

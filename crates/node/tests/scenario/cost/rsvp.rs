@@ -71,15 +71,7 @@ impl Net {
 
     fn sender(&mut self, id: u16, port: u16, source_port: u16) -> Filter {
         let template = Filter { src: self.address(0), selector: Selector::Port(source_port) };
-        let sender = SenderRequest {
-            template,
-            tspec: tspec(),
-            adspec: true,
-            ttl: 63,
-            policy: Box::default(),
-            protect: false,
-            name_nodes: false,
-        };
+        let sender = SenderRequest::new(template, tspec());
         self.command(0, id, self.session(port));
         self.command(0, id, rsvp::Command::Sender(sender));
         template

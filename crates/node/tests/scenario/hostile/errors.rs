@@ -187,15 +187,7 @@ fn begin_rsvp(ring: &mut Ring) {
     let dest = ring.address(receiver);
     let session = Session { dest, protocol: 17, kind: SessionKind::Ports, port: ROUND };
     let template = Filter { src: ring.address(sender), selector: Selector::Port(4000) };
-    let request = SenderRequest {
-        template,
-        tspec: tspec(),
-        adspec: true,
-        ttl: 63,
-        policy: Box::default(),
-        protect: false,
-        name_nodes: false,
-    };
+    let request = SenderRequest::new(template, tspec());
     let flowspec = FlowSpec { tspec: tspec(), rspec: None };
     let flows = vec![FlowRequest { flowspec, senders: vec![template] }];
     let reserve = user::ReserveRequest { style: Style::Ff, flows, confirm: true, policy: Box::default() };

@@ -238,15 +238,7 @@ impl Net {
     /// Reserves for a flow to this port by RSVP.
     pub(crate) fn rsvp_reserve(&mut self, port: u16) {
         let (template, tspec) = (self.template(), tspec());
-        let request = SenderRequest {
-            template,
-            tspec,
-            adspec: true,
-            ttl: 63,
-            policy: Box::default(),
-            protect: false,
-            name_nodes: false,
-        };
+        let request = SenderRequest::new(template, tspec);
         self.rsvp(self.sender, port, rsvp::Command::Session(self.session(port)));
         self.rsvp(self.sender, port, rsvp::Command::Sender(request));
         let flows = vec![FlowRequest { flowspec: FlowSpec { tspec, rspec: None }, senders: vec![template] }];

@@ -331,13 +331,8 @@ impl World {
     fn announce(&mut self, at: usize, actor: Actor) {
         let play = self.plays[at].clone();
         let request = SenderRequest {
-            template: self.filter(&play, actor),
-            tspec: play.senders[&actor].tspec(),
             adspec: actor.port == 4000,
-            ttl: 63,
-            policy: Box::default(),
-            protect: false,
-            name_nodes: false,
+            ..SenderRequest::new(self.filter(&play, actor), play.senders[&actor].tspec())
         };
         let id = play.sender_id(actor);
         let state = (play.session, request.template);

@@ -24,8 +24,6 @@ use crate::api::types::{address, number, number_in, unix_us};
 use carried::{adspec_object_to_api, policy};
 pub(super) use carried::{adspec_to_api, policy_to_api};
 
-/// TTL of the data if the client gives none: that of Linux after the first router.
-const TTL: u8 = 63;
 /// ERROR_SPEC flags.
 const IN_PLACE: u8 = 1;
 const NOT_GUILTY: u8 = 2;
@@ -47,14 +45,14 @@ pub(super) fn sender(sender: &v1::Sender, own: Option<IpAddr>) -> Result<SenderR
     const FILTER: &str = "sender.filter";
     let none = v1::Filter::default();
     let asked = sender.filter.as_ref().unwrap_or(&none);
+    let template = Filter { src: source(FILTER, asked, own)?, selector: selector(FILTER, asked)? };
+    let tspec = traffic("sender.traffic", sender.traffic.as_ref())?;
     Ok(SenderRequest {
-        template: Filter { src: source(FILTER, asked, own)?, selector: selector(FILTER, asked)? },
-        tspec: traffic("sender.traffic", sender.traffic.as_ref())?,
         adspec: !sender.without_adspec,
-        ttl: number_in("sender.ip_ttl", sender.ip_ttl, 1, 0xff)?.unwrap_or(TTL),
+        ttl: number_in("sender.ip_ttl", sender.ip_ttl, 1, 0xff)?.unwrap_or(SenderRequest::TTL),
         policy: policy("sender.policy", sender.policy.as_ref())?,
         protect: sender.protect,
-        name_nodes: false,
+        ..SenderRequest::new(template, tspec)
     })
 }
 

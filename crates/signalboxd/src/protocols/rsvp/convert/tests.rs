@@ -60,7 +60,7 @@ fn an_own_sender_needs_no_source() {
     let own = "10.0.0.9".parse().unwrap();
     let taken = sender(&asked, Some(own)).unwrap();
     assert_eq!(taken.template, Filter { src: own, selector: Selector::Port(0) });
-    assert_eq!((taken.ttl, taken.adspec), (TTL, true));
+    assert_eq!((taken.ttl, taken.adspec), (SenderRequest::TTL, true));
     assert_eq!(sender(&asked, None).unwrap_err().field, "sender.filter.source");
 }
 
