@@ -63,6 +63,26 @@ impl Stamp {
     }
 }
 
+/// Length of a tick of a [`Since`], in microseconds.
+const SINCE_TICK_US: u64 = 100_000;
+
+/// A point in time that is past, in ticks of 0.1 s since the start of the clock, so that it stays past for 13 years.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Since(u32);
+
+impl Since {
+    /// The tick that contains `now`. From 13 years on it is the last one.
+    pub fn of(now: Time) -> Self {
+        Self(u32::try_from(now.as_micros() / SINCE_TICK_US).unwrap_or(u32::MAX))
+    }
+
+    /// The time of the tick.
+    #[must_use]
+    pub const fn time(self) -> Time {
+        Time::from_micros(self.0 as u64 * SINCE_TICK_US)
+    }
+}
+
 /// A length of time in ticks, for records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span(u32);
@@ -148,6 +168,16 @@ mod tests {
             let (now, span) = (Time::from_micros(us), Span::of(Duration::from_secs(45)));
             assert_eq!(Stamp::later(now, span), Stamp::after(now + span.duration()), "{us}");
         }
+    }
+
+    #[test]
+    fn what_is_past_stays_past() {
+        let year = 365 * 86_400;
+        for now in [0, 1, 10 * year].map(Time::from_secs) {
+            assert_eq!(Since::of(now + Duration::from_millis(199)).time(), now + Duration::from_millis(100));
+        }
+        let late = Time::from_secs(20 * year);
+        assert!(Since::of(late).time() < late && Since::of(late) > Since::of(Time::from_secs(13 * year)));
     }
 
     #[test]

@@ -707,6 +707,9 @@ pub struct SenderState {
     /// Interfaces by which its Paths leave.
     #[prost(message, repeated, tag = "11")]
     pub outgoing_interfaces: ::prost::alloc::vec::Vec<super::super::v1::InterfaceRef>,
+    /// Since its first Path, or its announcement here.
+    #[prost(uint64, tag = "12")]
+    pub age_us: u64,
 }
 impl ::prost::Name for SenderState {
     const NAME: &'static str = "SenderState";
@@ -819,6 +822,9 @@ pub struct ReservationState {
     /// The request of each next hop.
     #[prost(message, repeated, tag = "9")]
     pub requests: ::prost::alloc::vec::Vec<NextHopRequest>,
+    /// Since it was granted, or requested here; absent: it is not granted now.
+    #[prost(uint64, optional, tag = "10")]
+    pub age_us: ::core::option::Option<u64>,
 }
 impl ::prost::Name for ReservationState {
     const NAME: &'static str = "ReservationState";

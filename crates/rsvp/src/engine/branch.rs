@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use signalbox_core::stamp::Stamp;
+use signalbox_core::stamp::{Since, Stamp};
 use signalbox_core::wheel::{Link, Timed};
 use signalbox_core::{Key, Time};
 use signalbox_resources::GrantId;
@@ -68,6 +68,8 @@ pub(crate) struct RequestExtra {
     pub(crate) carried: Carried,
     /// The application that made the request.
     pub(crate) application: Option<u64>,
+    /// Time when an application made it. The time of all others is that of the grant.
+    pub(crate) since: Since,
 }
 
 impl Timed for Branch {
@@ -96,6 +98,11 @@ impl Request {
 
     pub(crate) fn extra(&mut self) -> &mut RequestExtra {
         self.extra.get_or_insert_default()
+    }
+
+    /// Time when an application of this node made the request.
+    pub(crate) fn since(&self) -> Option<Since> {
+        self.extra.as_ref().filter(|extra| extra.application.is_some()).map(|extra| extra.since)
     }
 
     /// The first time when the request or a part of it ends.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use signalbox_core::Key;
-use signalbox_core::stamp::Stamp;
+use signalbox_core::stamp::{Since, Stamp};
+use signalbox_core::{Key, Time};
 use signalbox_resources::Resources;
 
 use super::Rsvp;
@@ -363,7 +363,12 @@ impl Rsvp {
         }
     }
 
-    fn request_of(shared: &mut Shared, wanted: &Wanted<'_>, senders: &[Key], flowspec: &FlowSpec) -> Request {
+    fn request_of(
+        (shared, now): (&mut Shared, Time),
+        wanted: &Wanted<'_>,
+        senders: &[Key],
+        flowspec: &FlowSpec,
+    ) -> Request {
         let plain = wanted.style != Style::Se
             && wanted.scope.is_none()
             && wanted.carried.is_empty()
@@ -375,6 +380,7 @@ impl Rsvp {
                 scope: wanted.scope.map(<[u32]>::to_vec),
                 carried: Carried::of(wanted.carried, wanted.received),
                 application: wanted.application,
+                since: Since::of(now),
             })
         });
         let flowspec = shared.flowspec(flowspec);
@@ -389,7 +395,7 @@ impl Rsvp {
         flowspec: &FlowSpec,
         resources: &mut Resources,
     ) -> Outcome {
-        let request = Self::request_of(&mut self.shared, wanted, senders, flowspec);
+        let request = Self::request_of((&mut self.shared, self.now), wanted, senders, flowspec);
         let opened = self.open_branch(wanted.session, sender, wanted.oif, request, wanted.style);
         let Ok(key) = opened else {
             return Outcome::Failed(Failure::new(ErrorCode::RSVP_SYSTEM, 0), false);
@@ -420,7 +426,7 @@ impl Rsvp {
             self.counters.reservations_full += 1;
             return Outcome::Failed(Failure::new(ErrorCode::RSVP_SYSTEM, 0), true);
         }
-        branch.add(Self::request_of(&mut self.shared, wanted, senders, flowspec));
+        branch.add(Self::request_of((&mut self.shared, self.now), wanted, senders, flowspec));
         if !is_application(wanted.hop) {
             self.hops.retain(wanted.hop);
         }
@@ -444,12 +450,15 @@ impl Rsvp {
     ) -> Outcome {
         let gone = Outcome::Failed(Failure::new(ErrorCode::RSVP_SYSTEM, 0), false);
         let Some(branch) = self.branches.get_mut(key) else { return gone };
-        let mut new = Self::request_of(&mut self.shared, wanted, senders, flowspec);
+        let mut new = Self::request_of((&mut self.shared, self.now), wanted, senders, flowspec);
         let Some(request) = branch.request_mut(wanted.hop) else { return gone };
         if !request.carried().is_empty()
             && let Some(extra) = &request.extra
         {
             new.extra().carried = extra.carried.after(wanted.carried, wanted.received);
+        }
+        if let (Some(new), Some(old)) = (&mut new.extra, &request.extra) {
+            new.since = old.since;
         }
         // Senders that this message does not name stay until they expire.
         if wanted.style == Style::Se {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use signalbox_core::Time;
-use signalbox_core::stamp::Stamp;
+use signalbox_core::stamp::{Since, Stamp};
 use signalbox_core::wheel::{Link, Timed};
 use signalbox_resources::intserv::TSpec;
 
@@ -34,6 +34,8 @@ pub(crate) struct Sender {
     pub(crate) hop: u32,
     /// Contents of the ADSPEC, shared; [`NONE`]: there is no ADSPEC.
     pub(crate) adspec: u32,
+    /// Time of its first Path, or of its announcement here. It fits into what alignment left free.
+    pub(crate) since: Since,
     /// Time when the state ends without a refresh.
     pub(crate) expires: Stamp,
     /// Time of the next Path, if [`PATH`] is set.
@@ -164,7 +166,7 @@ const fn packed(selector: Selector) -> (u32, u16) {
 }
 
 impl Sender {
-    pub(crate) fn new(session: u32, src: u32, selector: Selector, tspec: Arc<TSpec>) -> Self {
+    pub(crate) fn new(now: Time, (session, src, selector): (u32, u32, Selector), tspec: Arc<TSpec>) -> Self {
         let (selector, flags) = packed(selector);
         Self {
             link: Link::default(),
@@ -177,6 +179,7 @@ impl Sender {
             tspec,
             hop: NONE,
             adspec: NONE,
+            since: Since::of(now),
             expires: Stamp::default(),
             path_at: Stamp::default(),
             resv_at: Stamp::default(),

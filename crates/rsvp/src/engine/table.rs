@@ -287,7 +287,8 @@ impl Rsvp {
         let (v6, first) = (record.v6, record.first);
         let src = self.addresses.pack(wanted.src).map_err(|_| Refusal::Full)?;
         let tspec = self.shared.tspec(&tspec);
-        let Ok(key) = self.senders.insert(Sender::new(session.index(), src, wanted.selector, tspec)) else {
+        let sender = Sender::new(self.now, (session.index(), src, wanted.selector), tspec);
+        let Ok(key) = self.senders.insert(sender) else {
             self.addresses.release(src, v6);
             self.counters.senders_full += 1;
             tracing::debug!(session = %self.logged(session), sender = %wanted, reason = "table of senders full", "sender not created");

@@ -4,12 +4,13 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use signalbox_core::metrics::Table;
+use signalbox_core::stamp::Since;
 use signalbox_core::{IfIndex, Key, Time};
 use signalbox_resources::GrantId;
 use signalbox_resources::intserv::TSpec;
 
 use super::Rsvp;
-use super::branch::Branch;
+use super::branch::{Branch, Request};
 use super::interfaces::{Iface, InterfaceState};
 use super::neighbour::Traffic;
 use super::path::policy_in;
@@ -82,6 +83,8 @@ pub struct SenderView {
     pub previous_hop: Option<IpAddr>,
     /// Incoming interface; [`IfIndex::NONE`]: there is none.
     pub ifindex: IfIndex,
+    /// Time of its first Path, or of its announcement here.
+    pub since: Time,
     /// Time when it ends without a refresh; `None`: it does not end.
     pub expires: Option<Time>,
     /// Time of the next Path; `None`: no Path is sent.
@@ -113,8 +116,10 @@ pub struct ReservationView {
     pub next_hops: Vec<Option<IpAddr>>,
     /// The request of each.
     pub requests: Vec<RequestView>,
-    /// The grant of admission control.
+    /// The grant of admission control, whose time is that of the reservation.
     pub grant: Option<GrantId>,
+    /// Time when the first application of this node requested it; `None`: only next hops did.
+    pub requested_here: Option<Time>,
     /// POLICY_DATA objects of all requests; empty for none.
     pub policy: Box<[u8]>,
 }
@@ -268,6 +273,7 @@ impl Rsvp {
             tspec: *sender.tspec,
             previous_hop: self.hops.lookup(sender.hop).filter(|_| sender.hop != NONE).map(|hop| hop.addr),
             ifindex: self.ifindex(sender.iif),
+            since: sender.since.time(),
             expires: (!sender.has(LOCAL)).then(|| sender.expires.time(self.now)),
             next_refresh: sender.has(PATH).then(|| sender.path_at.time(self.now)),
             outgoing: sender
@@ -316,6 +322,7 @@ impl Rsvp {
                 })
                 .collect(),
             grant: branch.grant(),
+            requested_here: branch.requests().filter_map(Request::since).min().map(Since::time),
             policy: branch.requests().flat_map(|request| policy_in(request.carried())).collect(),
         }
     }

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use signalbox_rsvp::engine::Input;
-use signalbox_rsvp::wire::{ErrorCode, MessageType, Session};
+use signalbox_rsvp::engine::{Command, FlowRequest, Input, ReserveRequest};
+use signalbox_rsvp::wire::{ErrorCode, MessageType, Session, Style};
 
 use crate::rig::{B, Path, Resv, Rig, all, at, group, kinds, load, one, one_to, sender, session, tspec};
 
@@ -42,6 +42,52 @@ fn a_refresh_has_the_octets_of_the_first_message() {
     };
     assert_eq!(state(&old), state(&fresh));
     assert_eq!(old.reserved(2), fresh.reserved(2));
+}
+
+/// What operators are shown as the age of state: refreshes and changes do not make it younger, its end does.
+#[test]
+fn state_is_as_old_as_its_first_message() {
+    let mut rig = Rig::new();
+    let receiver = Session { dest: at(3, 1), ..session() };
+    let here = Path { session: receiver, ..Path::new() };
+    let since = |rig: &Rig| {
+        let mut sessions: Vec<_> = rig.rsvp.view().collect();
+        sessions.sort_by_key(|one| one.session.dest == receiver.dest);
+        let times = sessions.iter().map(|one| {
+            let reservation = &one.reservations[0];
+            let granted = reservation.grant.and_then(|grant| rig.resources.reservation(grant));
+            (one.senders[0].since, reservation.requested_here.or(granted.map(|granted| granted.since)))
+        });
+        times.collect::<Vec<_>>()
+    };
+    let start = rig.now;
+    rig.path(&Path::new());
+    rig.path(&here);
+    rig.wait(Duration::from_secs(10));
+    let reserved = rig.now;
+    rig.resv(&Resv::ff(&[(load(B), 1)]));
+    rig.command(1, Command::Session(receiver));
+    let reserve = |rate| {
+        let flows = vec![FlowRequest { flowspec: load(rate), senders: vec![sender(1)] }];
+        Command::Reserve(ReserveRequest { style: Style::Ff, flows, confirm: false, policy: Box::default() })
+    };
+    rig.command(1, reserve(B));
+    for _ in 0..10 {
+        rig.wait(Duration::from_secs(30));
+        for path in [&Path::new(), &here] {
+            rig.path(path);
+        }
+        rig.resv(&Resv::ff(&[(load(B), 1)]));
+    }
+    rig.path(&Path { tspec: tspec(11.0 * B), ..Path::new() });
+    rig.resv(&Resv::ff(&[(load(2.0 * B), 1)]));
+    rig.command(1, reserve(2.0 * B));
+    assert_eq!(since(&rig), [(start, Some(reserved)); 2]);
+    rig.path_tear(&Path::new());
+    rig.wait(Duration::from_secs(1));
+    rig.path(&Path::new());
+    rig.resv(&Resv::ff(&[(load(B), 1)]));
+    assert_eq!(since(&rig), [(rig.now, Some(rig.now)), (start, Some(reserved))]);
 }
 
 /// RSVP-3.1.3-07, RSVP-2.3-03: all contents of a Path are stored and refreshed, and changes are sent at once.
@@ -119,7 +165,7 @@ fn a_tear_becomes_a_resv_where_something_is_left() {
         (Resv::ff(&[(load(4.0 * B), 1), (load(B), 3)]), Resv::ff(&[(load(2.0 * B), 1)]), 1),
     ] {
         let mut rig = tree();
-        let distinct = at_3.style == signalbox_rsvp::wire::Style::Ff;
+        let distinct = at_3.style == Style::Ff;
         let (at_3, at_4) = (at_3.from(3, 9, group()), at_4.from(4, 9, group()));
         rig.resv(&at_3);
         rig.resv(&at_4);

@@ -128,8 +128,8 @@ pub(super) async fn show(view: &RsvpView, socket: &Path, output: OutputArgs) -> 
 }
 
 /// Columns of the sessions, with a row for each sender and each reservation.
-const SESSION: [&str; 9] =
-    ["session", "state", "sender", "rate", "service", "hop", "interface", "expires", "remarks"];
+const SESSION: [&str; 10] =
+    ["session", "state", "sender", "rate", "service", "hop", "interface", "age", "expires", "remarks"];
 
 /// Columns of what is requested of previous hops, and of blockade state, with a row for each sender.
 const REQUEST: [&str; 9] =
@@ -179,20 +179,20 @@ fn name(session: &v1::Session) -> String {
     format!("{}{} proto {}", session.destination, port.unwrap_or_default(), session.ip_protocol)
 }
 
-fn session(session: &v1::Session) -> Vec<[String; 9]> {
+fn session(session: &v1::Session) -> Vec<[String; 10]> {
     let name = name(session);
     let senders = session.senders.iter().map(|sender| sender_row(&name, sender));
     let reservations = session.reservations.iter().map(|reservation| reservation_row(&name, reservation));
     let mut rows: Vec<_> = senders.chain(reservations).collect();
     if rows.is_empty() {
-        let mut row = [const { String::new() }; 9];
+        let mut row = [const { String::new() }; 10];
         row[0] = name;
         rows.push(row);
     }
     rows
 }
 
-fn sender_row(session: &str, sender: &v1::SenderState) -> [String; 9] {
+fn sender_row(session: &str, sender: &v1::SenderState) -> [String; 10] {
     let mut remarks = Vec::new();
     if sender.non_rsvp_hop {
         remarks.push("behind hops without RSVP".to_owned());
@@ -215,12 +215,13 @@ fn sender_row(session: &str, sender: &v1::SenderState) -> [String; 9] {
         "-".to_owned(),
         sender.previous_hop.clone().unwrap_or_else(|| "this host".to_owned()),
         or_dash(sender.interface.as_ref().map(|interface| &interface.name)),
+        duration(sender.age_us),
         or_dash(sender.expires_in_us.map(duration)),
         remarks.join("; "),
     ]
 }
 
-fn reservation_row(session: &str, reservation: &v1::ReservationState) -> [String; 9] {
+fn reservation_row(session: &str, reservation: &v1::ReservationState) -> [String; 10] {
     let senders: Vec<_> = reservation.senders.iter().map(filter).collect();
     let here = reservation.requested_here.then(|| "this host".to_owned());
     let hops: Vec<_> = reservation.next_hops.iter().cloned().chain(here).collect();
@@ -247,6 +248,7 @@ fn reservation_row(session: &str, reservation: &v1::ReservationState) -> [String
         or_dash(flowspec.and_then(|spec| spec.service.as_ref()).map(service)),
         hops.join(", "),
         or_dash(reservation.interface.as_ref().map(|interface| &interface.name)),
+        or_dash(reservation.age_us.map(duration)),
         or_dash(reservation.requests.iter().filter_map(|request| request.expires_in_us).max().map(duration)),
         remarks.join("; "),
     ]
@@ -473,6 +475,7 @@ mod tests {
                 previous_hop: Some("10.0.0.1".into()),
                 interface: at("r1-0"),
                 expires_in_us: Some(157_000_000),
+                age_us: 3_600_000_000,
                 broken: true,
                 ..Default::default()
             }],
@@ -482,6 +485,7 @@ mod tests {
                 flowspec: Some(v1::Flowspec { traffic: Some(traffic), service: None }),
                 next_hops: vec!["10.0.1.2".into()],
                 enforced: true,
+                age_us: Some(5_000_000),
                 ..Default::default()
             }],
             ..Default::default()
@@ -489,9 +493,10 @@ mod tests {
         let rows = session(&one);
         let name = "10.0.1.2 port 5004 proto 17";
         let broken = "over hops that keep no reservations";
-        let path = [name, "path", "10.0.0.1", "64kbit", "-", "10.0.0.1", "r1-0", "2m37s", broken];
+        let path = [name, "path", "10.0.0.1", "64kbit", "-", "10.0.0.1", "r1-0", "1h0m", "2m37s", broken];
         assert_eq!(rows[0], path);
-        let held = [name, "reservation FF", "all", "64kbit", "-", "10.0.1.2", "r1-1", "-", "enforced"];
+        let held =
+            [name, "reservation FF", "all", "64kbit", "-", "10.0.1.2", "r1-1", "5.0s", "-", "enforced"];
         assert_eq!(rows[1], held);
     }
 

@@ -70,14 +70,13 @@ pub(super) fn sessions(
     let (found, next) = walked(most, |take| {
         view.node.rsvp()?.walk(from, |row| take(wanted.fits(&row, ifindex).then_some(row)))
     });
-    let mut enforced = |grant: Option<GrantId>| {
-        let held = grant.and_then(|grant| view.node.resources().reservation(grant));
-        held.is_some_and(|held| {
-            view.kernel.enforcer().is_some_and(|enforcer| enforcer.is_enforced(held.reservation))
-                && course::elsewhere(&mut *view.kernel, held.ifindex, &held.filters).is_none()
-        })
+    let mut grants = |grant: Option<GrantId>| {
+        let held = view.node.resources().reservation(grant?)?;
+        let enforced = view.kernel.enforcer().is_some_and(|enforcer| enforcer.is_enforced(held.reservation))
+            && course::elsewhere(&mut *view.kernel, held.ifindex, &held.filters).is_none();
+        Some(Granted { since: held.since, enforced })
     };
-    let rows = found.iter().map(|row| session(row, view.now, &interfaces, &mut enforced));
+    let rows = found.iter().map(|row| session(row, view.now, &interfaces, &mut grants));
     (rows.collect(), next)
 }
 
@@ -141,12 +140,21 @@ fn interface_state(view: &InterfaceView<'_>, interfaces: &[Interface]) -> v1::In
     }
 }
 
-/// A session as it stands at `now`; `enforced` gives whether the kernel keeps a grant.
+/// What admission control and the kernel know of a reservation.
+#[derive(Clone, Copy)]
+struct Granted {
+    /// Time of the first grant.
+    since: Time,
+    /// The kernel keeps it.
+    enforced: bool,
+}
+
+/// A session as it stands at `now`; `grants` gives what stands of a grant.
 fn session(
     view: &SessionView,
     now: Time,
     interfaces: &[Interface],
-    enforced: &mut dyn FnMut(Option<GrantId>) -> bool,
+    grants: &mut dyn FnMut(Option<GrantId>) -> Option<Granted>,
 ) -> v1::Session {
     let senders = view.senders.iter().map(|sender| v1::SenderState {
         filter: Some(filter_to_api(&sender.sender)),
@@ -156,21 +164,27 @@ fn session(
         expires_in_us: sender.expires.map(|expires| micros(expires.since(now))),
         next_refresh_in_us: sender.next_refresh.map(|at| micros(at.since(now))),
         outgoing_interfaces: sender.outgoing.iter().filter_map(|at| interface(interfaces, *at)).collect(),
+        age_us: micros(now.since(sender.since)),
         non_rsvp_hop: sender.non_rsvp_hop,
         broken: sender.broken,
         adspec: sender.adspec.as_ref().map(adspec_to_api),
         policy: policy_to_api(&sender.policy).map(without_octets),
     });
-    let reservations = view.reservations.iter().map(|reservation| v1::ReservationState {
-        style: style_to_api(reservation.style).into(),
-        interface: interface(interfaces, reservation.ifindex),
-        senders: reservation.senders.iter().map(filter_to_api).collect(),
-        flowspec: Some(flowspec_to_api(&reservation.flowspec)),
-        next_hops: reservation.next_hops.iter().flatten().map(ToString::to_string).collect(),
-        requested_here: reservation.next_hops.contains(&None),
-        enforced: enforced(reservation.grant),
-        requests: reservation.requests.iter().map(|one| next_hop_request(one, now)).collect(),
-        policy: policy_to_api(&reservation.policy).map(without_octets),
+    let reservations = view.reservations.iter().map(|reservation| {
+        let granted = grants(reservation.grant);
+        let since = granted.map(|granted| granted.since).or(reservation.requested_here);
+        v1::ReservationState {
+            style: style_to_api(reservation.style).into(),
+            interface: interface(interfaces, reservation.ifindex),
+            senders: reservation.senders.iter().map(filter_to_api).collect(),
+            flowspec: Some(flowspec_to_api(&reservation.flowspec)),
+            next_hops: reservation.next_hops.iter().flatten().map(ToString::to_string).collect(),
+            requested_here: reservation.next_hops.contains(&None),
+            enforced: granted.is_some_and(|granted| granted.enforced),
+            requests: reservation.requests.iter().map(|one| next_hop_request(one, now)).collect(),
+            policy: policy_to_api(&reservation.policy).map(without_octets),
+            age_us: since.map(|since| micros(now.since(since))),
+        }
     });
     v1::Session {
         destination: view.session.dest.to_string(),
