@@ -234,7 +234,13 @@ mod tests {
         let pinholes = "/signalbox.v1.Pinholes/DeletePinhole";
         assert_eq!(
             administered,
-            ["/signalbox.rsvp.v1.Rsvp/DeleteSenders", "/signalbox.v1.Node/ReloadConfig", pinholes, DELETE]
+            [
+                "/signalbox.rsvp.v1.Rsvp/DeleteSenders",
+                "/signalbox.rsvp.v1.Rsvp/ForgetNeighbor",
+                "/signalbox.v1.Node/ReloadConfig",
+                pinholes,
+                DELETE
+            ]
         );
     }
 }

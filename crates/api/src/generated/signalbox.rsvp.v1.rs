@@ -35,6 +35,41 @@ impl ::prost::Name for DeleteSendersResponse {
         "/signalbox.rsvp.v1.DeleteSendersResponse".into()
     }
 }
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ForgetNeighborRequest {
+    /// Address of the neighbor.
+    #[prost(string, tag = "1")]
+    pub address: ::prost::alloc::string::String,
+    /// Name of its interface; absent: all interfaces.
+    #[prost(string, optional, tag = "2")]
+    pub interface: ::core::option::Option<::prost::alloc::string::String>,
+}
+impl ::prost::Name for ForgetNeighborRequest {
+    const NAME: &'static str = "ForgetNeighborRequest";
+    const PACKAGE: &'static str = "signalbox.rsvp.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.rsvp.v1.ForgetNeighborRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.rsvp.v1.ForgetNeighborRequest".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ForgetNeighborResponse {
+    /// Interfaces where it was known.
+    #[prost(uint32, tag = "1")]
+    pub interfaces: u32,
+}
+impl ::prost::Name for ForgetNeighborResponse {
+    const NAME: &'static str = "ForgetNeighborResponse";
+    const PACKAGE: &'static str = "signalbox.rsvp.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.rsvp.v1.ForgetNeighborResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.rsvp.v1.ForgetNeighborResponse".into()
+    }
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SessionRequest {
     #[prost(oneof = "session_request::Request", tags = "1, 2, 3, 4, 5, 6, 7")]
@@ -1500,6 +1535,34 @@ pub mod rsvp_client {
                 .insert(GrpcMethod::new("signalbox.rsvp.v1.Rsvp", "DeleteSenders"));
             self.inner.unary(req, path, codec).await
         }
+        /// Forgets what is known of a neighbor, for an administrator: whether it has refresh reduction, the MESSAGE_IDs that it sent and
+        /// acknowledged, and what Hello showed. It gets whole messages, as a new neighbor, and is asked for those that it refreshes by a
+        /// summary. State and reservations stay, and so do the sequence numbers of INTEGRITY. The error is NOT_FOUND (NO_NEIGHBOR) if
+        /// nothing is known of it.
+        pub async fn forget_neighbor(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ForgetNeighborRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ForgetNeighborResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/signalbox.rsvp.v1.Rsvp/ForgetNeighbor",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("signalbox.rsvp.v1.Rsvp", "ForgetNeighbor"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -1580,6 +1643,17 @@ pub mod rsvp_server {
             request: tonic::Request<super::DeleteSendersRequest>,
         ) -> std::result::Result<
             tonic::Response<super::DeleteSendersResponse>,
+            tonic::Status,
+        >;
+        /// Forgets what is known of a neighbor, for an administrator: whether it has refresh reduction, the MESSAGE_IDs that it sent and
+        /// acknowledged, and what Hello showed. It gets whole messages, as a new neighbor, and is asked for those that it refreshes by a
+        /// summary. State and reservations stay, and so do the sequence numbers of INTEGRITY. The error is NOT_FOUND (NO_NEIGHBOR) if
+        /// nothing is known of it.
+        async fn forget_neighbor(
+            &self,
+            request: tonic::Request<super::ForgetNeighborRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ForgetNeighborResponse>,
             tonic::Status,
         >;
     }
@@ -1873,6 +1947,51 @@ pub mod rsvp_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DeleteSendersSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/signalbox.rsvp.v1.Rsvp/ForgetNeighbor" => {
+                    #[allow(non_camel_case_types)]
+                    struct ForgetNeighborSvc<T: Rsvp>(pub Arc<T>);
+                    impl<
+                        T: Rsvp,
+                    > tonic::server::UnaryService<super::ForgetNeighborRequest>
+                    for ForgetNeighborSvc<T> {
+                        type Response = super::ForgetNeighborResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ForgetNeighborRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Rsvp>::forget_neighbor(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ForgetNeighborSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

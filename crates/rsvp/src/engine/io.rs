@@ -160,6 +160,14 @@ pub enum Command {
         /// The source of the data; `None`: all senders of the session.
         source: Option<IpAddr>,
     },
+    /// Forgets what is known of a neighbour, for an administrator: it gets whole messages, as a new one. State that it sent, and what
+    /// is reserved, stays. It needs no registered session.
+    ForgetNeighbour {
+        /// Its address.
+        neighbour: IpAddr,
+        /// Its interface; `None`: all.
+        ifindex: Option<IfIndex>,
+    },
 }
 
 /// A sender of this node.
@@ -312,6 +320,11 @@ pub enum RsvpEvent {
         senders: u32,
         /// There are more: the command ends a part of them.
         more: bool,
+    },
+    /// The answer to [`Command::ForgetNeighbour`].
+    NeighbourForgotten {
+        /// The number of interfaces where it was known.
+        interfaces: u32,
     },
 }
 

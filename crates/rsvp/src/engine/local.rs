@@ -81,6 +81,11 @@ impl Rsvp {
                 self.out.event(id, RsvpEvent::SendersEnded { senders, more });
                 Ok(())
             }
+            Command::ForgetNeighbour { neighbour, ifindex } => {
+                let interfaces = self.forget_neighbour(neighbour, ifindex);
+                self.out.event(id, RsvpEvent::NeighbourForgotten { interfaces });
+                Ok(())
+            }
         };
         if let Err(why) = result {
             tracing::debug!(id, reason = %why, "command of an application refused");

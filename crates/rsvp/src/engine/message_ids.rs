@@ -1,6 +1,7 @@
 //! MESSAGE_IDs of state that this node sent (RFC 2961), so that an Srefresh can refresh it, and the upcalls of the
 //! neighbour layer; `received` has those of state that neighbours sent. Nothing is stored here without refresh reduction.
 
+use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
 
@@ -242,7 +243,7 @@ impl Rsvp {
         state: SentHandle,
         about: SentState,
         envelope: &super::neighbour::Envelope,
-        next_hop: Option<core::net::IpAddr>,
+        next_hop: Option<IpAddr>,
     ) -> bool {
         let ifindex = envelope.ifindex;
         let iface = self.interfaces.iface(ifindex);
@@ -406,7 +407,7 @@ impl Rsvp {
     }
 
     /// A neighbour restarted or cannot be reached: all state for it is sent again, because it may have lost it.
-    fn neighbour_lost(&mut self, neighbour: core::net::IpAddr, iface: Iface) {
+    fn neighbour_lost(&mut self, neighbour: IpAddr, iface: Iface) {
         tracing::info!(peer = %neighbour, "neighbor lost: its state is sent again");
         self.withheld.clear();
         let concerned = |about: &SentState| match about {
@@ -421,6 +422,33 @@ impl Rsvp {
         let lost = &mut self.message_ids.lost;
         lost.retain(|waiting| !concerned(waiting));
         lost.extend(all);
+    }
+
+    /// An administrator makes this node forget a neighbour: all state for it is sent again in whole messages, as to a new one. What it
+    /// sent stays as it is. Returns the number of interfaces where it was known.
+    pub(super) fn forget_neighbour(&mut self, neighbour: IpAddr, ifindex: Option<IfIndex>) -> u32 {
+        let mark = self.mark(neighbour);
+        let concerned = |about: &SentState| {
+            let (iface, towards) = self.next_of(about);
+            let number = self.interfaces.get(iface).map(|known| known.ifindex);
+            let there = ifindex.is_none() || ifindex == number;
+            let acknowledged = || {
+                let state = self.message_ids.handle_of(about);
+                state.is_some_and(|state| self.neighbours.has_acknowledged(state, neighbour))
+            };
+            there && (towards == mark || acknowledged())
+        };
+        // This walks all sent state; what is found is sent in parts.
+        let all = self.message_ids.sent.iter().map(|(_, sent)| sent.about);
+        let found: Vec<SentState> = all.filter(concerned).collect();
+        let places = self.neighbours.forget(neighbour, ifindex);
+        if places.is_empty() {
+            return 0;
+        }
+        tracing::info!(peer = %neighbour, states = found.len(), "neighbor forgotten by an administrator: its state is sent again");
+        self.withheld.clear();
+        self.message_ids.send_soon(found);
+        u32::try_from(places.len()).unwrap_or(u32::MAX)
     }
 
     /// The request of a next hop expired. If that node is gone, and another one has its place at the same address of the link

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use signalbox_rsvp::engine::IpReceived;
-use signalbox_rsvp::engine::neighbour::{HelloConfig, Incoming, Upcall};
+use signalbox_rsvp::engine::neighbour::{HelloConfig, HelloState, Incoming, Upcall};
 use signalbox_rsvp::wire::MessageType;
 
 use signalbox_core::IfIndex;
@@ -77,6 +77,21 @@ fn a_restarted_or_silent_neighbour_is_reported_once() {
     }
     assert_eq!(a.upcalls, [lost, lost], "silence");
     assert_eq!(a.layer.counters().neighbours_lost, 2);
+}
+
+/// An administrator has one node forget the other: neither takes the other for restarted, and Hellos go on.
+#[test]
+fn a_neighbour_that_is_forgotten_does_not_lose_this_node() {
+    let (mut a, mut b) = (with_hello(1, 1), with_hello(2, 2));
+    b.path(ms(0), Kind::Trigger, 5000, To::Unknown);
+    live(0, 50, &mut a, &mut b);
+    let shown = |a: &Node| a.layer.view(ms(50)).first().and_then(|row| row.hello);
+    assert_eq!(shown(&a), Some(HelloState::Up));
+    assert_eq!(a.layer.forget(addr(2), None), [ETH]);
+    assert_eq!(shown(&a), Some(HelloState::Never));
+    live(51, 100, &mut a, &mut b);
+    assert_eq!(shown(&a), Some(HelloState::Up));
+    assert!(a.upcalls.is_empty() && b.upcalls.is_empty(), "{:?} {:?}", a.upcalls, b.upcalls);
 }
 
 /// Hellos are answered where Hello is configured, to neighbours that are known by other messages.

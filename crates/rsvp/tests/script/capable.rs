@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use signalbox_rsvp::engine::Config;
 use signalbox_rsvp::engine::neighbour::HelloConfig;
+use signalbox_rsvp::engine::{Command, Config, RsvpEvent};
 use signalbox_rsvp::wire::{Class, ErrorCode, MessageId, MessageType};
 
 use super::rig::*;
@@ -81,9 +81,24 @@ fn a_resv_that_is_refused_for_its_message_id_goes_again_without_one_at_once() {
     }
 }
 
+/// An administrator has the node forget that a neighbour refused MESSAGE_IDs, for example because it is another router now.
+#[test]
+fn a_neighbour_that_is_forgotten_is_tried_again() {
+    let mut rig = offered();
+    let resv = Resv::ff(&[(load(B), 1)]);
+    rig.resv(&resv);
+    let sent = rig.neighbourly(1, at(1, 9), &refusal(&resv));
+    assert_eq!(named(&sent, MessageType::RESV), [false]);
+    let forget = Command::ForgetNeighbour { neighbour: at(1, 9), ifindex: None };
+    let sent = rig.command(1, forget);
+    assert_eq!(named(&sent, MessageType::RESV), [true]);
+    assert_eq!(rig.take_events(1), [RsvpEvent::NeighbourForgotten { interfaces: 1 }]);
+    assert_eq!((rig.reservations(), rig.rsvp.senders()), (1, 1));
+}
+
 #[test]
 fn a_receiver_of_this_host_is_told_no_error_about_a_message_id() {
-    use signalbox_rsvp::engine::{Command, FlowRequest, ReserveRequest, RsvpEvent};
+    use signalbox_rsvp::engine::{FlowRequest, ReserveRequest};
     use signalbox_rsvp::wire::Style;
     let here = to("10.0.2.1");
     let mut rig = node();

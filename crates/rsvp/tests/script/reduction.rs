@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use signalbox_core::IfIndex;
 use signalbox_core::node::Prefix;
-use signalbox_rsvp::engine::{Config, Input};
+use signalbox_rsvp::engine::{Command, Config, Input, RsvpEvent};
 use signalbox_rsvp::wire::MessageType;
 
 use crate::rig::{B, Path, R, Resv, Rig, Sent, addr, all, at, handle, kinds, load, one, session};
@@ -108,6 +108,59 @@ fn states_are_refreshed_by_name() {
     pair.carry(sent, Vec::new());
     assert_eq!((pair.up.reservations(), pair.down.reservations()), (0, 0));
     assert_eq!((pair.up.rsvp.sessions(), pair.down.rsvp.sessions()), (0, 0));
+}
+
+/// The administrator of the first node has it forget the second one: state goes whole in both directions, the reservation stays, and
+/// summaries are in use again after that.
+#[test]
+fn a_neighbour_that_is_forgotten_gets_whole_messages() {
+    let mut pair = Pair::new();
+    pair.path();
+    pair.resv();
+    pair.wait(Duration::from_secs(2));
+    let forget = |pair: &mut Pair, neighbour, ifindex| {
+        let sent = pair.up.command(9, Command::ForgetNeighbour { neighbour, ifindex });
+        pair.carry(sent, Vec::new());
+        match pair.up.take_events(9)[..] {
+            [RsvpEvent::NeighbourForgotten { interfaces }] => interfaces,
+            ref other => panic!("{other:?}"),
+        }
+    };
+    pair.crossed.clear();
+    assert_eq!(forget(&mut pair, at(2, 8), None), 0, "nobody");
+    assert_eq!(forget(&mut pair, at(2, 9), Some(IfIndex(1))), 0, "elsewhere");
+    pair.wait(Duration::from_secs(1));
+    assert_eq!(kinds(&pair.crossed), []);
+    let shown = |pair: &Pair| {
+        let view = pair.up.rsvp.neighbours().view(pair.up.now);
+        let row = view.into_iter().find(|row| row.address == at(2, 9)).unwrap();
+        (row.last_message.is_some(), row.capable, row.states)
+    };
+    assert_eq!(forget(&mut pair, at(2, 9), Some(IfIndex(2))), 1);
+    let path = one(&pair.crossed, MessageType::PATH);
+    assert!(path.message().message_id.is_some_and(|id| id.ack_desired), "as to a new neighbour");
+    // The Resv comes whole when the neighbour refreshes it.
+    for _ in 0..4 {
+        pair.path();
+        pair.resv();
+        pair.wait(Duration::from_millis(u64::from(R)) / 2);
+    }
+    assert_eq!(all(&pair.crossed, MessageType::PATH).len(), 1);
+    assert_eq!(all(&pair.crossed, MessageType::RESV).len(), 1);
+    assert_eq!(shown(&pair), (true, true, 2));
+    assert_eq!((pair.up.reservations(), pair.down.reservations()), (1, 1));
+    pair.crossed.clear();
+    for _ in 0..20 {
+        pair.path();
+        pair.resv();
+        pair.wait(Duration::from_millis(u64::from(R)) / 2);
+    }
+    let summaries = all(&pair.crossed, MessageType::SREFRESH).len();
+    assert!(summaries >= 14, "{summaries}: {:?}", kinds(&pair.crossed));
+    assert_eq!((pair.up.reservations(), pair.down.reservations()), (1, 1));
+    // Of what a neighbour sent before nothing is shown as known.
+    forget(&mut pair, at(2, 9), None);
+    assert_eq!(shown(&pair), (false, false, 0));
 }
 
 /// A node that restarted has no MESSAGE_IDs: it sends NACKs, and its neighbour sends whole messages.

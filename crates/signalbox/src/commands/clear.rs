@@ -34,19 +34,26 @@ subcommands! {
         Pinhole(PinholeArgs),
         /// End RSVP's path state of a session that other nodes sent, and the reservations for it. The nodes behind this one are informed.
         Senders(SendersArgs),
+        /// Forget what RSVP knows of a neighbor: it is sent whole messages again, as a new one. Reservations stay.
+        Neighbor(NeighborArgs),
     }
 }
 
 const HELP: &str = concat!(
-    exit_status!("ended", "there is no such reservation, session or sender"),
+    exit_status!("ended", "there is no such reservation, session, sender or neighbor"),
     "EXAMPLES:\n",
     "  signalbox show reservations\n",
     "  signalbox clear reservation 17\n",
     "  signalbox show pinholes\n",
     "  signalbox clear pinhole 5d41402abc4b2a76\n",
     "  signalbox show rsvp sessions\n",
-    "  signalbox clear senders 192.0.2.9 --proto udp --dport 5004 --source 198.51.100.1\n\n",
+    "  signalbox clear senders 192.0.2.9 --proto udp --dport 5004 --source 198.51.100.1\n",
+    "  signalbox show rsvp neighbors\n",
+    "  signalbox clear neighbor 192.0.2.1\n\n",
     "A sender of RSVP that still sends Paths comes again with the next one, and with it the reservations of its receivers.\n",
+    "Of a neighbor of RSVP the node forgets refresh reduction, MESSAGE_IDs and Hellos. It sends the neighbor all state\n",
+    "again, and asks for the state that the neighbor only refreshes by summaries. Sequence numbers of INTEGRITY stay:\n",
+    "they stop old messages.\n",
     "Counters are not cleared: they are those of the metrics, and only grow.",
 );
 
@@ -139,6 +146,36 @@ impl Run for SendersArgs {
         })?;
         if !self.json {
             writeln!(std::io::stdout(), "{} path state(s) ended", ended.senders)?;
+        }
+        Ok(Exit::Yes)
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+struct NeighborArgs {
+    /// Its address, as `show rsvp neighbors` lists it.
+    address: IpAddr,
+    /// Only at this interface.
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
+    /// Print errors as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+impl Run for NeighborArgs {
+    fn run(self) -> Result<Exit> {
+        let request =
+            rsvp::ForgetNeighborRequest { address: self.address.to_string(), interface: self.interface };
+        block_on(async {
+            let mut client = RsvpClient::new(client::channel(&self.node.socket).await?);
+            answer(client.forget_neighbor(request).await)
+        })?;
+        if !self.json {
+            writeln!(std::io::stdout(), "neighbor {} is forgotten", self.address)?;
         }
         Ok(Exit::Yes)
     }

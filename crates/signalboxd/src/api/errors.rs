@@ -69,6 +69,8 @@ reasons! {
     NoReservation, "NO_RESERVATION", NotFound;
     /// RSVP has no such path state of other nodes.
     NoSender, "NO_SENDER", NotFound;
+    /// RSVP knows nothing of such a neighbor.
+    NoNeighbor, "NO_NEIGHBOR", NotFound;
     /// There is no such session of the NATFW application, or it ended.
     NoPinhole, "NO_PINHOLE", NotFound;
     /// The configuration file cannot be read.

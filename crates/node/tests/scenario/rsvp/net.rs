@@ -59,7 +59,8 @@ impl Known {
             RsvpEvent::PathError { .. }
             | RsvpEvent::ResvError { .. }
             | RsvpEvent::Confirmed { .. }
-            | RsvpEvent::SendersEnded { .. } => {}
+            | RsvpEvent::SendersEnded { .. }
+            | RsvpEvent::NeighbourForgotten { .. } => {}
         }
     }
 }

@@ -70,6 +70,21 @@ impl State {
         }
     }
 
+    /// Forgets what the neighbour's Hellos have shown. This node's instance stays: another one tells the neighbour of a restart.
+    pub(crate) fn forget(&mut self, now: Time) {
+        let Self { ours, due, .. } = *self;
+        *self = Self {
+            ours,
+            theirs: 0,
+            last_valid: now,
+            last_request: None,
+            due,
+            wrong: 0,
+            lost: None,
+            pause: Duration::ZERO,
+        };
+    }
+
     /// What is shown of it.
     pub(crate) const fn view(&self) -> HelloState {
         match (self.theirs, self.lost) {

@@ -99,6 +99,14 @@ impl ReceivedIds {
         Some(ReceivedHandle(key))
     }
 
+    /// Removes all MESSAGE_IDs of the neighbour in this slot.
+    pub(crate) fn forget(&mut self, peer: u32) {
+        let all = self.slab.iter().filter(|(_, received)| received.id.0 == peer).map(|(key, _)| key);
+        for key in all.collect::<Vec<_>>() {
+            self.remove(ReceivedHandle(key));
+        }
+    }
+
     pub(crate) fn remove(&mut self, received: ReceivedHandle) -> Option<ReceivedId> {
         let id = self.slab.get(received.0)?.id;
         self.index.remove(hash_of(&self.hasher, id), |at| at == received.0.index());
@@ -196,6 +204,16 @@ impl SentId {
         }
         others.push(before);
         (None, Some(peer))
+    }
+
+    /// Removes one of the neighbours that acknowledged it.
+    fn remove_peer(&mut self, peer: u32) {
+        if let Some(others) = &mut self.others {
+            others.0.retain(|one| *one != peer);
+        }
+        if self.peer == peer {
+            self.peer = self.others.as_mut().and_then(|others| others.0.pop()).unwrap_or(NONE);
+        }
     }
 
     /// Removes the addresses that acknowledged it.
@@ -422,6 +440,17 @@ impl SentIds {
         self.ended += 1;
         self.index.remove(self.hash(id), |at| at == key.index());
         self.slab.remove(key)
+    }
+
+    /// The neighbour in this slot counts no more as one that acknowledged anything.
+    pub(crate) fn forget(&mut self, peer: u32) {
+        let of_it = |sent: &SentId| sent.peers().any(|one| one == peer);
+        let all = self.slab.iter().filter(|(_, sent)| of_it(sent)).map(|(key, _)| key);
+        for key in all.collect::<Vec<_>>() {
+            if let Some(sent) = self.slab.get_mut(key) {
+                sent.remove_peer(peer);
+            }
+        }
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {

@@ -18,6 +18,7 @@ mod bundle;
 mod clocks;
 mod config;
 mod failures;
+mod forget;
 mod hello;
 mod inbound;
 mod keys;

@@ -52,6 +52,8 @@ pub(crate) struct Peer {
     pub(crate) bundle_due: Option<Time>,
     pub(crate) hello: Option<hello::State>,
     last_received: Time,
+    /// It has sent no message but Hellos since it was forgotten ([`Peer::forget`]).
+    unheard: bool,
     pub(crate) traffic: PeerTraffic,
     /// Time when it was last found silent, with state.
     kept: Time,
@@ -114,9 +116,19 @@ impl Peer {
         self.proved = true;
     }
 
-    /// Time of its last message.
-    pub(crate) const fn last_received(&self) -> Time {
-        self.last_received
+    /// Time of its last message; `None`: it was forgotten, and has sent no message but Hellos since.
+    pub(crate) fn last_received(&self) -> Option<Time> {
+        (!self.unheard).then_some(self.last_received)
+    }
+
+    /// Forgets what its messages have shown. No MESSAGE_ID refers to it any more.
+    pub(crate) fn forget(&mut self, now: Time) {
+        (self.capable, self.far, self.names, self.proved) = (false, false, false, false);
+        (self.shown, self.epoch, self.largest) = (None, None, 0);
+        (self.refs, self.unheard) = (0, true);
+        if let Some(hello) = &mut self.hello {
+            hello.forget(now);
+        }
     }
 
     /// Notes that it sent a message.
@@ -235,6 +247,7 @@ impl Peers {
                 // Without the bit, what it did with it counts no more.
                 peer.names &= capable || !peer.capable;
                 (peer.capable, peer.far, peer.ifindex, peer.last_received) = (capable, far, ifindex, now);
+                peer.unheard = false;
                 peer.traffic.received += 1;
             }
             return Some(key);
@@ -257,6 +270,7 @@ impl Peers {
             bundle_due: None,
             hello: None,
             last_received: now,
+            unheard: false,
             traffic: PeerTraffic { received: 1, ..PeerTraffic::default() },
             kept: now,
             link: Link::default(),

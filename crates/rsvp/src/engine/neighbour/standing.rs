@@ -167,6 +167,13 @@ impl Standings {
         lasted
     }
 
+    /// Removes all that is known of the neighbours with this mark, at one interface or at all. Returns the interfaces.
+    pub(super) fn clear(&mut self, mark: u32, ifindex: Option<IfIndex>) -> Vec<IfIndex> {
+        let is = |(at, one): &Towards| *one == mark && ifindex.is_none_or(|ifindex| ifindex == *at);
+        let removed = self.0.extract_if(|towards, _| is(towards));
+        removed.map(|((at, _), _)| at).collect()
+    }
+
     /// The record of the neighbour ended.
     pub(super) fn forget(&mut self, towards: Towards) {
         if matches!(self.get(towards), Some(Standing::Able { .. } | Standing::Unable)) {

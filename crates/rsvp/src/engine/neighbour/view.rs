@@ -18,7 +18,7 @@ pub struct View {
     pub address: IpAddr,
     /// Interface of its last message.
     pub ifindex: IfIndex,
-    /// Time of its last message; `None`: none was accepted, or the neighbour was removed.
+    /// Time of its last message; `None`: none was accepted, or the neighbour was removed or forgotten.
     pub last_message: Option<Time>,
     /// Settings of the interface: MESSAGE_IDs, and with them Bundles and Srefreshes.
     pub reduction: (bool, bool),
@@ -86,7 +86,7 @@ impl Neighbours {
         let mut all = BTreeMap::new();
         for (_, peer) in self.peers.slab.iter().filter(|(_, peer)| wanted((peer.addr, peer.ifindex))) {
             let view = entry(self, now, &mut all, (peer.addr, peer.ifindex));
-            view.last_message = Some(peer.last_received());
+            view.last_message = peer.last_received();
             (view.capable, view.far, view.states) = (peer.says_capable(), peer.is_far(), peer.refs);
             (view.able, view.traffic) = (peer.is_able(), peer.traffic);
             let towards = (peer.ifindex, self.mark(peer.addr));

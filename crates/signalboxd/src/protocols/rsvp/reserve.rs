@@ -284,7 +284,8 @@ impl Announced {
             | RsvpEvent::PathGone { .. }
             | RsvpEvent::ResvError { .. }
             | RsvpEvent::Confirmed { .. }
-            | RsvpEvent::SendersEnded { .. } => return Ok(None),
+            | RsvpEvent::SendersEnded { .. }
+            | RsvpEvent::NeighbourForgotten { .. } => return Ok(None),
         };
         Ok(Some(event))
     }

@@ -138,28 +138,14 @@ impl Rsvp for RsvpService {
         let mut ended = 0;
         // The event loop ends a part of them at a time.
         loop {
-            let command = RsvpCommand::EndSenders { session, source };
-            let Opened { lease, mut events } = self.api.handle.open::<Sessions>(command).await?;
-            let answer = events.waiting();
-            lease.close().await;
-            match answer {
-                Some(RsvpEvent::SendersEnded { senders, more }) => {
+            match self.order(RsvpCommand::EndSenders { session, source }).await? {
+                RsvpEvent::SendersEnded { senders, more } => {
                     ended += senders;
                     if !more || senders == 0 {
                         break;
                     }
                 }
-                Some(RsvpEvent::Refused(refused)) => return Err(convert::not_registered(refused)),
-                Some(
-                    RsvpEvent::Path { .. }
-                    | RsvpEvent::PathGone { .. }
-                    | RsvpEvent::Resv { .. }
-                    | RsvpEvent::ResvGone { .. }
-                    | RsvpEvent::PathError { .. }
-                    | RsvpEvent::ResvError { .. }
-                    | RsvpEvent::Confirmed { .. },
-                )
-                | None => return Err(Reason::Internal.status("the node has not answered")),
+                other => return Err(no_answer(&other)),
             }
         }
         if ended == 0 {
@@ -168,6 +154,63 @@ impl Rsvp for RsvpService {
             return Err(Reason::NoSender.status(text));
         }
         Ok(Response::new(v1::DeleteSendersResponse { senders: ended }))
+    }
+
+    async fn forget_neighbor(
+        &self,
+        request: Request<v1::ForgetNeighborRequest>,
+    ) -> Result<Response<v1::ForgetNeighborResponse>, Status> {
+        self.api.must_run(ProtocolId::Rsvp)?;
+        let request = request.into_inner();
+        let neighbour = types::address("address", &request.address)?;
+        let ifindex = match request.interface {
+            None => None,
+            Some(name) => {
+                let found = self.api.handle.query(move |view| {
+                    let interfaces = view.kernel.interfaces();
+                    interfaces.iter().find(|one| one.name == name).map(|one| one.ifindex)
+                });
+                Some(found.await?.ok_or_else(unknown_neighbour)?)
+            }
+        };
+        match self.order(RsvpCommand::ForgetNeighbour { neighbour, ifindex }).await? {
+            RsvpEvent::NeighbourForgotten { interfaces: 0 } => Err(unknown_neighbour()),
+            RsvpEvent::NeighbourForgotten { interfaces } => {
+                Ok(Response::new(v1::ForgetNeighborResponse { interfaces }))
+            }
+            other => Err(no_answer(&other)),
+        }
+    }
+}
+
+fn unknown_neighbour() -> Status {
+    let text = "RSVP knows no such neighbor: `signalbox show rsvp neighbors` lists those that it knows";
+    Reason::NoNeighbor.status(text)
+}
+
+/// The engine answered the command of an administrator by another event.
+fn no_answer(event: &RsvpEvent) -> Status {
+    match event {
+        RsvpEvent::Refused(refused) => convert::not_registered(*refused),
+        RsvpEvent::Path { .. }
+        | RsvpEvent::PathGone { .. }
+        | RsvpEvent::Resv { .. }
+        | RsvpEvent::ResvGone { .. }
+        | RsvpEvent::PathError { .. }
+        | RsvpEvent::ResvError { .. }
+        | RsvpEvent::Confirmed { .. }
+        | RsvpEvent::SendersEnded { .. }
+        | RsvpEvent::NeighbourForgotten { .. } => Reason::Internal.status("the node has not answered"),
+    }
+}
+
+impl RsvpService {
+    /// The answer to a command of an administrator, which needs no session.
+    async fn order(&self, command: RsvpCommand) -> Result<RsvpEvent, Status> {
+        let Opened { lease, mut events } = self.api.handle.open::<Sessions>(command).await?;
+        let answer = events.waiting();
+        lease.close().await;
+        answer.ok_or_else(|| Reason::Internal.status("the node has not answered"))
     }
 }
 

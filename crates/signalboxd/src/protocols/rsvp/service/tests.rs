@@ -138,3 +138,32 @@ async fn an_administrator_ends_all_senders_of_a_session_in_parts() {
         }
     }
 }
+
+#[tokio::test]
+async fn an_administrator_makes_the_node_forget_a_neighbour() {
+    let mut rig = Rig::new(ALL).await;
+    for (interfaces, answer) in [(2, Ok(2)), (0, Err("NO_NEIGHBOR"))] {
+        let mut client = RsvpClient::new(rig.channel.clone());
+        let request = v1::ForgetNeighborRequest { address: "192.0.2.1".into(), interface: None };
+        let call = tokio::spawn(async move { client.forget_neighbor(request).await });
+        let mut open = rig.open().await;
+        let Command::Rsvp { command: RsvpCommand::ForgetNeighbour { neighbour, ifindex }, .. } =
+            &open.command
+        else {
+            panic!("{:?}", open.command)
+        };
+        assert_eq!((neighbour.to_string().as_str(), *ifindex), ("192.0.2.1", None));
+        let event = RsvpEvent::NeighbourForgotten { interfaces };
+        open.event(Event::Rsvp { id: open.id, event: Box::new(event) });
+        open.done();
+        assert_eq!(rig.closed().await, open.id);
+        let result = call.await.unwrap();
+        match answer {
+            Ok(interfaces) => assert_eq!(result.unwrap().into_inner().interfaces, interfaces),
+            Err(why) => assert_eq!(reason(&result.unwrap_err()), why),
+        }
+    }
+    let mut client = RsvpClient::new(rig.channel.clone());
+    let request = v1::ForgetNeighborRequest { address: "here".into(), interface: None };
+    assert_eq!(reason(&client.forget_neighbor(request).await.unwrap_err()), "INVALID_FIELD");
+}
