@@ -8,6 +8,7 @@ mod config;
 mod echo;
 mod entry;
 mod families;
+mod fragment;
 mod helped;
 mod ip;
 mod queue;

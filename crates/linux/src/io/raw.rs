@@ -11,8 +11,9 @@ use signalbox_core::{Entry, EntryRequest};
 use socket2::{Domain, SockFilter, Socket};
 
 use super::entry::Failure;
+use super::fragment::Identifications;
 use super::queue::transmit_error;
-use super::{IoConfig, compose, udp};
+use super::{IoConfig, compose, fragment, udp};
 use crate::error::OpenError;
 use crate::netlink::Routes;
 use crate::sys::mmsg::{self, BATCH, Outgoing};
@@ -37,6 +38,7 @@ pub(super) struct Sockets {
     /// these packets.
     detours: [Option<Socket>; 2],
     protocol: u8,
+    identifications: Identifications,
     queues: [Queue; 2],
     unproved_queues: [Queue; 2],
     detour_queues: [Queue; 2],
@@ -66,6 +68,7 @@ impl Sockets {
             unproved: [None, None],
             detours: [None, None],
             protocol: 0,
+            identifications: Identifications::new(),
             queues: Default::default(),
             unproved_queues: Default::default(),
             detour_queues: Default::default(),
@@ -126,7 +129,7 @@ impl Sockets {
         }
         if self.detours.iter().any(Option::is_some)
             && let Some(gateway) = udp::detour(transmit, routes)
-            && self.send_by(gateway, transmit)
+            && self.send_by(gateway, transmit.ifindex.and_then(|ifindex| routes.mtu(ifindex)), transmit)
         {
             if self.detour_queues.iter().any(Queue::is_full) {
                 self.flush(failures);
@@ -142,15 +145,18 @@ impl Sockets {
         }
     }
 
-    /// Appends a whole packet to the queue of packets to a next hop; false if no packet can hold it.
-    fn send_by(&mut self, gateway: IpAddr, transmit: &Transmit<'_>) -> bool {
+    /// Appends a whole packet, or its fragments, to the queue of packets to a next hop; false if no packet can hold it.
+    fn send_by(&mut self, gateway: IpAddr, mtu: Option<u32>, transmit: &Transmit<'_>) -> bool {
         let mut packet = Vec::new();
         if !compose::packet_of(self.protocol, transmit, &mut packet) {
             return false;
         }
         let [v4, v6] = &mut self.detour_queues;
         let queue = if gateway.is_ipv4() { v4 } else { v6 };
-        queue.push(gateway, &packet, |octets| compose::raw_control(transmit, octets));
+        let mtu = mtu.and_then(|mtu| usize::try_from(mtu).ok()).unwrap_or(usize::MAX);
+        fragment::cut(&packet, mtu, &mut self.identifications, |part| {
+            queue.push(gateway, part, |octets| compose::raw_control(transmit, octets));
+        });
         true
     }
 

@@ -292,6 +292,12 @@ impl Routes {
         self.ask(&RouteQuery::to(dst), question).is_ok_and(|route| route.gateway == Some(gateway))
     }
 
+    /// The MTU of an interface, if it is known.
+    pub(crate) fn mtu(&self, ifindex: IfIndex) -> Option<u32> {
+        let known = self.interfaces.iter().find(|known| known.ifindex == ifindex)?;
+        Some(known.mtu).filter(|mtu| *mtu > 0)
+    }
+
     pub(super) fn is_local(&self, address: IpAddr) -> bool {
         address.is_loopback() || self.interfaces.iter().any(|i| i.addresses.contains(&address))
     }

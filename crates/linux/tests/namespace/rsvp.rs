@@ -11,6 +11,7 @@ use signalbox_core::packet::{
     router_alert_v6_before,
 };
 use signalbox_core::{AlertRule, Entry, EntryRequest, IfIndex, Intercept};
+use signalbox_linux::capture::{Capture, CaptureConfig};
 use signalbox_linux::multicast::MulticastRouter;
 use signalbox_linux::netns::Namespace;
 use signalbox_linux::{Batch, Change, Io, IoConfig, MulticastRoute, topology};
@@ -170,6 +171,65 @@ fn a_path_goes_to_the_next_hop_of_its_flow() {
             let got = send_until_it_arrives(&mut r, &mut b, &packet);
             assert_eq!((got.src, got.dst, got.ttl, got.tos), (from, far, 40, 0xc0));
             assert_eq!((got.alert, &got.payload[..]), (!options.is_empty(), &b"by port"[..]));
+        }
+    }
+}
+
+/// The same for one that is larger than the MTU of the link: it leaves in fragments, of which each has the alert, and the next hop
+/// reads one packet. A capture has what is on the link.
+#[test]
+fn a_large_path_goes_to_the_next_hop_of_its_flow_in_fragments() {
+    let net = Network::new("nexthopl");
+    let (mut r, mut b) = (end(&net.r, true), end(&net.b, false));
+    topology::set_sysctl(&net.b, "net.ipv4.conf.all.arp_ignore", "1").unwrap();
+    topology::set_mtu(&net.r, "rb", 1400).unwrap();
+    until("the driver knows the MTU", || {
+        r.wait(Some(Duration::from_millis(10))).unwrap();
+        r.changes();
+        r.interfaces().iter().any(|interface| interface.name == "rb" && interface.mtu == 1400)
+    });
+    let large: Vec<u8> = (0..4000).map(|n| (n % 251) as u8).collect();
+    let ifindex = Some(index(&net.r, "rb"));
+    for (Addresses { a: from, b: next }, far) in families().into_iter().zip(["192.0.2.5", "2001:db8::5"]) {
+        let (far, length) = (ip(far), if from.is_ipv4() { 32 } else { 128 });
+        topology::add_address(&net.b, "lo", far, length).unwrap();
+        let by = |packet| Transmit { ifindex, gateway: Some(next), ttl: 40, ..packet };
+        // The link-layer address of the next hop is known from now on.
+        send_until_it_arrives(&mut r, &mut b, &by(path(from, far, b"small")));
+        while arrives(&mut b) {
+            receive_one(&mut b);
+        }
+        let mut capture = Capture::open(&net.b, "b0", CaptureConfig::default()).unwrap();
+        let before = r.counter("rsvp", "sent").unwrap();
+        r.send(&by(path(from, far, &large)));
+        assert_eq!(r.flush(), []);
+        let got = receive_one(&mut b);
+        assert_eq!((got.src, got.dst, got.ttl, got.alert), (from, far, 40, true));
+        assert!(got.payload == large, "{} octets", got.payload.len());
+        let mut frames = Vec::new();
+        let fragment = |frame: &[u8]| match (far.is_ipv4(), &frame[12..14]) {
+            (true, [0x08, 0x00]) => frame[14 + 9] == 46,
+            // Fragment headers behind hop-by-hop options.
+            (false, [0x86, 0xdd]) => (frame[14 + 6], frame[14 + 40]) == (0, 44),
+            _ => false,
+        };
+        until("the fragments were captured", || {
+            capture
+                .read(Duration::from_millis(10), |frame| {
+                    if fragment(frame.octets) {
+                        frames.push(frame.octets[14..].to_vec());
+                    }
+                })
+                .unwrap();
+            frames.len() >= 3
+        });
+        assert_eq!(frames.len(), 3);
+        assert_eq!(r.counter("rsvp", "sent"), Some(before + 3));
+        assert!(frames.iter().all(|packet| packet.len() <= 1400));
+        for packet in &frames {
+            let options = if far.is_ipv4() { &packet[20..24] } else { &packet[42..46] };
+            let alert = if far.is_ipv4() { [0x94, 4, 0, 0] } else { [5, 2, 0, ROUTER_ALERT_RSVP_V6 as u8] };
+            assert_eq!(options, alert);
         }
     }
 }
