@@ -124,7 +124,8 @@ impl Port for UdpPort {
                 }
             }
         }
-        transmit.gateway = detour(&transmit, routes);
+        // The helper sends to the destination of a packet.
+        transmit.gateway = if self.sockets.relayed { None } else { detour(&transmit, routes) };
         self.queue.push(&transmit, self.port);
         if self.queue.is_full() {
             self.flush(failures);
