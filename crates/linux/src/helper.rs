@@ -39,7 +39,7 @@ use crate::sys;
 
 use relay::{Channel, Relay};
 
-pub(crate) use relay::CHANNELS;
+pub(crate) use relay::{CHANNELS, next_hop};
 
 /// The daemon needs the sockets and the interception.
 pub(crate) const OPEN: u8 = b'O';

@@ -18,10 +18,14 @@ use crate::sys::sockaddr;
 pub(crate) const CHANNELS: usize = 3;
 /// Octets of the interface in front of each packet.
 const INTERFACE: usize = size_of::<u32>();
-/// Longest message: the interface, and the longest IPv6 packet.
-const LONGEST: usize = INTERFACE + 40 + 65_535;
+/// Longest message: the interface, a next hop, and the longest IPv6 packet.
+const LONGEST: usize = INTERFACE + 17 + 40 + 65_535;
 /// Room for control messages that is smaller than the header of one: the kernel then closes each descriptor that a daemon passes.
 const NO_RIGHTS: usize = size_of::<usize>();
+
+/// In front of a next hop: its IP version. A packet has its own one in the upper half of its first octet.
+const V4: u8 = 4;
+const V6: u8 = 6;
 
 const UDP: u8 = 17;
 const HOP_BY_HOP: u8 = 0;
@@ -58,11 +62,12 @@ impl Relay {
             if message.payload.is_empty() {
                 return false;
             }
-            let Some((interface, packet)) = message.payload.split_first_chunk::<INTERFACE>() else {
+            let Some((interface, rest)) = message.payload.split_first_chunk::<INTERFACE>() else {
                 tracing::debug!("a packet of the daemon is not sent: it is too short");
                 continue;
             };
-            let Some(to) = permitted(packet, &self.ports).filter(|_| !message.truncated()) else {
+            let permitted = addressed(rest, &self.ports).filter(|_| !message.truncated());
+            let Some((to, packet)) = permitted else {
                 tracing::debug!(
                     "a packet of the daemon is not sent: no protocol of the configuration needs it"
                 );
@@ -98,6 +103,37 @@ impl Channel {
     pub(super) fn fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }
+}
+
+/// Appends a next hop, which goes in front of a packet that leaves by another one than the kernel would choose.
+pub(crate) fn next_hop(address: IpAddr, buffer: &mut Vec<u8>) {
+    match address {
+        IpAddr::V4(address) => {
+            buffer.push(V4);
+            buffer.extend_from_slice(&address.octets());
+        }
+        IpAddr::V6(address) => {
+            buffer.push(V6);
+            buffer.extend_from_slice(&address.octets());
+        }
+    }
+}
+
+/// The node to which a packet goes next, and the packet, if a protocol of the configuration may send it. The next hop that the daemon
+/// chose has to be that of a single node; the kernel sends to it by its own routes.
+fn addressed<'a>(octets: &'a [u8], ports: &[u16]) -> Option<(IpAddr, &'a [u8])> {
+    let (&first, rest) = octets.split_first()?;
+    let (next, packet): (IpAddr, _) = match first {
+        V4 => rest.split_first_chunk::<4>().map(|(address, packet)| ((*address).into(), packet))?,
+        V6 => rest.split_first_chunk::<16>().map(|(address, packet)| ((*address).into(), packet))?,
+        _ => return Some((permitted(octets, ports)?, octets)),
+    };
+    let to = permitted(packet, ports)?;
+    let single = match next {
+        IpAddr::V4(next) => !next.is_broadcast(),
+        IpAddr::V6(_) => true,
+    } && !(next.is_unspecified() || next.is_multicast() || next.is_loopback());
+    (single && next.is_ipv4() == to.is_ipv4() && !to.is_multicast()).then_some((next, packet))
 }
 
 /// The destination of a packet that a protocol of the configuration may send: one whole datagram of UDP from or to one of its
@@ -228,6 +264,33 @@ mod tests {
                 assert_eq!(permitted(&packet[..length], PORTS), None, "{length} octets");
             }
         }
+    }
+
+    #[test]
+    fn a_packet_goes_to_the_next_hop_in_front_of_it() {
+        let ahead = |next: &str, packet: &[u8]| {
+            let mut octets = Vec::new();
+            next_hop(next.parse().unwrap(), &mut octets);
+            octets.extend_from_slice(packet);
+            octets
+        };
+        let (four, six) = (v4(270, 270), v6(&[], 270, 270));
+        for (packet, next) in [(&four, "10.0.0.9"), (&six, "2001:db8::9"), (&six, "fe80::9")] {
+            let octets = ahead(next, packet);
+            assert_eq!(addressed(&octets, PORTS), Some((next.parse().unwrap(), &packet[..])));
+            assert_eq!(addressed(packet, PORTS).map(|(_, packet)| packet), Some(&packet[..]));
+            for length in 0..octets.len() {
+                assert_eq!(addressed(&octets[..length], PORTS), None, "{length} octets");
+            }
+        }
+        for next in ["0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255", "2001:db8::9"] {
+            assert_eq!(addressed(&ahead(next, &four), PORTS), None, "{next}");
+        }
+        for next in ["::", "::1", "ff02::1", "10.0.0.9"] {
+            assert_eq!(addressed(&ahead(next, &six), PORTS), None, "{next}");
+        }
+        assert_eq!(addressed(&ahead("10.0.0.9", &v4(1000, 53)), PORTS), None);
+        assert_eq!(addressed(&ahead("10.0.0.9", &ahead("10.0.0.9", &four)), PORTS), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use signalbox_core::packet::Transmit;
 
 use super::compose;
 use super::udp::{Path, Sockets, UdpCounters};
+use crate::helper;
 use crate::sys::mmsg::{self, BATCH, Outgoing};
 use crate::sys::{self, cmsg, sockaddr};
 
@@ -64,7 +65,7 @@ pub(super) struct Queue {
     /// Whether to send datagrams singly from now on, because a device refused runs (no checksum offload on an old
     /// kernel).
     no_runs: bool,
-    /// Whether whole packets go to the helper, which needs the interface in front of each.
+    /// Whether whole packets go to the helper, which needs the interface in front of each, and the next hop if one was chosen.
     relayed: bool,
 }
 
@@ -112,6 +113,9 @@ impl Queue {
             if self.relayed {
                 let index = transmit.ifindex.map_or(0, |index| index.0);
                 self.payload.extend_from_slice(&index.to_ne_bytes());
+                if let Some(gateway) = transmit.gateway {
+                    helper::next_hop(gateway, &mut self.payload);
+                }
             } else {
                 compose::raw_control(transmit, &mut self.control);
             }

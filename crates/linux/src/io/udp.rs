@@ -124,8 +124,7 @@ impl Port for UdpPort {
                 }
             }
         }
-        // The helper sends to the destination of a packet.
-        transmit.gateway = if self.sockets.relayed { None } else { detour(&transmit, routes) };
+        transmit.gateway = detour(&transmit, routes);
         self.queue.push(&transmit, self.port);
         if self.queue.is_full() {
             self.flush(failures);

@@ -18,6 +18,7 @@ use crate::network::{
     GIST, Network, PATIENCE, config, datagram, families, footprint, ip, receive_one, send, tool, until,
 };
 use crate::privileges::{Copy, NOBODY, SOCKET, socket};
+use crate::send::queries_go_to_the_next_hop;
 
 /// A network whose router has a helper.
 struct Helped {
@@ -88,6 +89,13 @@ fn own_sockets() -> Vec<(RawFd, String)> {
         Some((entry.file_name().into_string().ok()?.parse().ok()?, inode))
     });
     named.collect()
+}
+
+/// The same for a daemon whose whole packets the helper sends (`send.rs`).
+#[test]
+fn a_query_goes_to_the_next_hop_of_its_flow() {
+    let helped = Helped::new("helpgate");
+    queries_go_to_the_next_hop(&helped.net, &mut helped.open());
 }
 
 /// A process of the daemon's user without privileges: it looks at what it gets, ends the connection, and keeps the sockets.

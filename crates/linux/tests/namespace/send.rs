@@ -8,7 +8,7 @@ use signalbox_core::node::TransmitError;
 use signalbox_core::packet::{Transmit, router_alert_v4, router_alert_v6};
 use signalbox_core::{Entry, EntryRequest, IfIndex};
 use signalbox_linux::capture::{Capture, CaptureConfig};
-use signalbox_linux::{Batch, IoConfig, topology};
+use signalbox_linux::{Batch, Io, IoConfig, topology};
 
 use crate::network::{
     GIST, Got, Network, PATIENCE, counter, datagram, failures, families, gist, ip, open, receive_one,
@@ -190,7 +190,7 @@ fn runs_to_one_peer_arrive_as_datagrams() {
         .collect();
     for (family, own) in families().into_iter().zip(["10.2.0.2", "fd02::2"]) {
         let counters =
-            |r: &signalbox_linux::Io| ["sent", "sent_segmented", "send_calls"].map(|name| counter(r, name));
+            |r: &Io| ["sent", "sent_segmented", "send_calls"].map(|name| counter(r, name));
         let before = counters(&r);
         for payload in &payloads {
             r.send(&datagram(ip(own), family.b, payload));
@@ -298,7 +298,12 @@ fn reports_of_undeliverable_datagrams_arrive() {
 #[test]
 fn a_query_goes_to_the_next_hop_of_its_flow() {
     let net = Network::new("bygate");
-    let (mut r, mut b) = (Network::node(&net.r), Network::host(&net.b));
+    queries_go_to_the_next_hop(&net, &mut Network::node(&net.r));
+}
+
+/// The driver sends Queries from the router to destinations behind `b`, to which the router has no route.
+pub(crate) fn queries_go_to_the_next_hop(net: &Network, r: &mut Io) {
+    let mut b = Network::host(&net.b);
     topology::set_sysctl(&net.b, "net.ipv4.conf.all.arp_ignore", "1").unwrap();
     let rb = r.interfaces().iter().find(|interface| interface.name == "rb").unwrap().ifindex;
     for (family, far) in families().into_iter().zip(["192.0.2.5", "2001:db8::5"]) {
@@ -311,7 +316,7 @@ fn a_query_goes_to_the_next_hop_of_its_flow() {
             let mut got = Vec::new();
             // A packet can be lost while the link-layer address of the next hop is not known.
             until("the Query arrives", || {
-                send(&mut r, &query);
+                send(r, &query);
                 b.wait(Some(Duration::from_secs(1))).unwrap();
                 let mut batch = Batch::new();
                 b.receive(&mut batch).unwrap();

@@ -11,6 +11,7 @@ use signalbox_resources::Resources;
 use signalbox_wire::Writer;
 
 use super::Qos;
+use super::again::rsn_by_time;
 use super::config::ReverseDirection;
 use super::contents::counted;
 use super::event::QosEvent;
@@ -161,14 +162,18 @@ impl Qos {
     /// The two directions look alike. A node that restarted could take the reverse direction for the forward one and
     /// start the other direction for it: each would refresh the other without a user. Therefore the forward
     /// direction has the lower session identifier.
-    pub(super) fn start_reverse_direction(&mut self, key: Key) {
+    ///
+    /// If it stands already, a `changed` request perhaps comes from an initiator that lost it: it is reserved anew.
+    pub(super) fn start_reverse_direction(&mut self, key: Key, changed: bool) {
         if self.config.way_back == ReverseDirection::None {
             return;
         }
         let Some(session) = self.sessions.get(key) else { return };
         let Some(back) = bidirectional(&session.seldom.bound) else { return };
         let ours = session.direction == Direction::Downstream && session.marks.has(Marks::QNR);
-        if !ours || back < session.id || self.find(back).is_some() {
+        let known = self.find(back).and_then(|key| self.sessions.get(key));
+        let stands = known.is_some_and(|session| !session.is_over());
+        if !ours || back < session.id || (stands && !changed) {
             return;
         }
         let Some(mri) = reversed(&session.mri()) else { return };
@@ -196,8 +201,8 @@ impl Qos {
                 Some("no route for the reverse direction"),
             );
         };
-        if self.find(back).is_some() {
-            return;
+        if !self.may_continue(back, resources) {
+            return self.renew_reverse_direction(back, id, &qspec, &route, resources);
         }
         let ask = self.config.way_back == ReverseDirection::Ask;
         let session_mri = if ask { mri.inverted() } else { mri };
@@ -211,6 +216,8 @@ impl Qos {
             record.marks.set(if ask { Marks::RECEIVER_INITIATED } else { Marks::QNI }, true);
             if ask {
                 record.marks.set(Marks::QNR, true);
+            } else {
+                record.rsn_out = Some(rsn_by_time(self.now));
             }
         }
         self.set_source(key, &source);
@@ -228,6 +235,27 @@ impl Qos {
         self.rearm(key);
     }
 
+    /// Reserves the reverse direction anew, with the terms of the forward one.
+    fn renew_reverse_direction(
+        &mut self,
+        back: SessionId,
+        first: SessionId,
+        qspec: &[u8],
+        route: &Route,
+        resources: &mut Resources,
+    ) {
+        let Some(key) = self.find(back) else { return };
+        let ours = self.sessions.get(key).is_some_and(|session| {
+            let of = session.local.as_ref().map(|local| &local.origin);
+            let reserves = session.marks.has(Marks::QNI) && session.stage == Stage::Reserved;
+            reserves && matches!(of, Some(Origin::ReverseDirection(to)) if *to == first)
+        });
+        if ours {
+            self.reserve_from_here(key, qspec, route, resources);
+            self.rearm(key);
+        }
+    }
+
     /// Reports the grant of a bidirectional reservation to its user: the reverse direction is granted too.
     pub(super) fn reverse_direction_granted(&mut self, back: SessionId) {
         // One session of a user is bound to it. Others can be bound to it by nodes of its path only.
@@ -238,7 +266,7 @@ impl Qos {
                 && *session == back
             {
                 *stands = true;
-                local.reverse_deadline = None;
+                local.report_by = None;
                 if let (Some(granted), Some(id)) = (local.unreported.take(), local.command) {
                     self.out.event(id, QosEvent::Granted(*granted));
                 }

@@ -246,9 +246,9 @@ pub struct ReserveRequest {
     /// The release is reported after the far end has confirmed the tear.
     #[cfg_attr(feature = "serde", serde(default))]
     pub confirm_release: bool,
-    /// The session of a sender-initiated reservation, which its user gets for this flow each time. What a crash or a lost link left
-    /// under it on the path is then replaced, and not in the way. `None`: one at random. So is the session if another reservation
-    /// of this node has this one.
+    /// The session that its user gets for this flow and this kind of request each time. What a crash or a lost link left under it on
+    /// the path is then replaced, and not in the way. The sessions of a bidirectional request are this one with its first bit clear,
+    /// and with it set. `None`: one at random. So is the session if another reservation of this node has this one.
     #[cfg_attr(feature = "serde", serde(default))]
     pub session: Option<SessionId>,
 }

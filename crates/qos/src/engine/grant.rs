@@ -7,12 +7,13 @@ use signalbox_core::stamp::Moment;
 use signalbox_resources::Resources;
 
 use super::Qos;
+use super::again::{CONTINUED, rsn_by_time};
 use super::compose::{DEFAULT_PERIOD_MS, Extra, Form, Target, generic_back};
 use super::event::{Granted, HopGrant, QosEvent};
 use super::holders::{Holder, Holders};
 use super::response::own_failure;
 use super::rmf::{self, Flow};
-use super::session::{CONTINUED, Marks, RequestKind, Session, Stage, rsn_by_time};
+use super::session::{Marks, RequestKind, Session, Stage};
 use super::source::Source;
 use super::table::shared_qspec;
 use super::waiting::Arrival;
@@ -132,7 +133,7 @@ impl Qos {
                 }
                 self.proceed(key, message, arrival, outcome);
                 self.trigger(message, arrival, true);
-                self.stands(key, message);
+                self.stands(key, message, outcome.changed);
             }
         }
     }
@@ -198,6 +199,7 @@ impl Qos {
         opened: bool,
     ) -> Outcome {
         self.notify_replaced_peer(key, message, arrival);
+        let began_again = self.sessions.get(key).is_some_and(|session| session.stage == Stage::Torn);
         self.set_stage(key, Stage::Reserved);
         let nslp_next = self.nslp_towards_qnr(arrival);
         let lifetime = |period| self.config.lifetime(period);
@@ -235,7 +237,11 @@ impl Qos {
         let other = opened || first || other_peer || restarted || other_flow;
         let changed = other || distance != 2 || *session.qspec != *given.qspec;
         // The next nodes have the reservation already, under the RSN that they have, and have said so.
-        let absorbed = absorbed && session.marks.has(Marks::ONCE_CONFIRMED) && *session.qspec == *given.qspec;
+        let same = !began_again && *session.qspec == *given.qspec;
+        let absorbed = absorbed && session.is_answered() && same;
+        if !same {
+            session.marks.set(Marks::UNANSWERED, true);
+        }
         if keeps && let Some(grant) = session.grant.take() {
             let mri = session.mri();
             session.seldom.change(|seldom| seldom.kept.push((mri, grant)));
@@ -245,6 +251,11 @@ impl Qos {
         session.rate = given.rate;
         session.set_previous_peer(arrival.sii);
         session.state = arrival.state.into();
+        session.end_report(arrival.sii);
+        // The former peer is this one, which has another identity since it started again.
+        if other_peer && arrival.peer_address.is_some() && arrival.peer_address == session.source.address {
+            session.seldom.change(|seldom| seldom.report = None);
+        }
         session.set_mri(&arrival.mri);
         session.nslp_previous = arrival.nslp;
         session.nslp_next = nslp_next;
@@ -278,7 +289,9 @@ impl Qos {
         if session.refresh_at == Moment::NEVER {
             session.refresh_at = (self.now + jitter).into();
         }
-        session.pending.retain(|p| p.kind != RequestKind::ReserveInit);
+        if session.is_asked_for(&session.qspec) {
+            session.pending.retain(|p| p.kind != RequestKind::ReserveInit);
+        }
         self.set_source(key, &Source::by(arrival));
         self.bind(key, &message.bound_sessions);
         self.verify_route(key);
@@ -286,30 +299,41 @@ impl Qos {
     }
 
     /// Reports a reservation to its user at the QNR, and starts the reverse direction of a bidirectional one.
-    fn stands(&mut self, key: Key, message: &Message<'_>) {
+    fn stands(&mut self, key: Key, message: &Message<'_>, changed: bool) {
+        let until = self.now + self.config.request_retry.saturating_mul(2);
         let Some(session) = self.sessions.get_mut(key) else { return };
         if !session.marks.has(Marks::QNR) {
             return;
         }
+        let asked_for = session.is_asked_for(&session.qspec);
         let (id, gaps) = (session.id, session.has_gaps());
         let quality = rmf::quality(&session.qspec);
         // In the order of the flow, the last node that granted is the first.
         let own = session.ifindex.and_then(|ifindex| self.interfaces.on(ifindex, session.mri().dst()));
         let own = own.map(|address| Hop::new(address, Part::Rate(session.rate)));
         if let Some(local) = session.local.as_mut() {
-            let first = !core::mem::replace(&mut local.granted, true);
+            let first = !local.granted;
+            local.granted |= asked_for;
             let mut hops: Vec<HopGrant> =
                 message.hops.map(|hops| hops.iter().map(HopGrant::from).collect()).unwrap_or_default();
             hops.extend(own.map(HopGrant::from));
             hops.reverse();
             // The receiver reserves, which is the end of the flow unless a node before it stands in.
             let granted = Granted { session: id, quality, hops, gaps, far_end: None, back: None };
-            if let Some(command) = local.command.filter(|_| first) {
-                self.out.event(command, QosEvent::Granted(granted));
+            match local.command.filter(|_| first) {
+                Some(command) if asked_for => {
+                    (local.unreported, local.report_by) = (None, None);
+                    self.out.event(command, QosEvent::Granted(granted));
+                }
+                Some(_) => {
+                    local.unreported = Some(Box::new(granted));
+                    local.report_by.get_or_insert(until);
+                }
+                None => {}
             }
         }
         self.reverse_direction_granted(id);
-        self.start_reverse_direction(key);
+        self.start_reverse_direction(key, changed);
     }
 
     /// Reduces the grant to the QoS Reserved of a RESPONSE (RFC 5975 §4.3).

@@ -8,13 +8,14 @@ use signalbox_resources::{End, Resources};
 use signalbox_wire::Writer;
 
 use super::Qos;
+use super::again::{Chosen, rsn_by_time};
 use super::command::{Command, ReserveRequest};
 use super::compose::{Extra, Form};
 use super::config::StateKeeping;
 use super::event::{Failure, Granted, HopGrant, QosEvent, Refusal};
 use super::response::source_text;
 use super::rmf::{self, CarriedBy, Flow};
-use super::session::{Before, Local, Marks, Origin, RequestKind, Stage, rsn_by_time};
+use super::session::{Before, Local, Marks, Origin, RequestKind, Stage};
 use super::table::shared_qspec;
 use super::waiting::Waiting;
 use crate::wire::{BindingCode, BoundSession, Carried, Hop, Hops, Info, Message, Part, Source};
@@ -114,18 +115,14 @@ impl Qos {
         let (proxy, keep_old) = (request.proxy || request.incoming, request.keep_old);
         let auth = auth_object(request.token.as_deref());
         let qspec = rmf::initial(&request.qos, request.priority, CarriedBy::Reserve);
-        let back = request.bidirectional.then(|| self.rng.session_id());
-        let kept = request.session.filter(|wanted| back.is_none() && self.may_continue(*wanted, resources));
-        let session = kept.unwrap_or_else(|| self.rng.session_id());
-        // The forward direction has the lower identifier: see [`Qos::start_reverse_direction`].
-        let (session, back) = back.map_or((session, back), |b| (session.min(b), Some(session.max(b))));
+        let Chosen { session, back, kept } = self.choose_sessions(&request, resources);
         let key = self.open_local(id, session, mri, false, Origin::Reserve(request))?;
         if let Some(record) = self.sessions.get_mut(key) {
             record.marks.set(Marks::PROXY, proxy);
             record.marks.set(Marks::NO_REPLACE, keep_old);
             record.seldom.change(|seldom| seldom.auth = auth.into());
             // Nodes of the path may have the session from an earlier reservation of this user, with an RSN of this node.
-            record.rsn_out = kept.map(|_| rsn_by_time(self.now));
+            record.rsn_out = kept.then(|| rsn_by_time(self.now));
             if let Some(local) = record.local.as_mut() {
                 local.hold_until = hold_until;
                 local.reverse = back.map(|back| (back, false));
@@ -141,19 +138,6 @@ impl Qos {
         self.reserve_from_here(key, &qspec, route, resources);
         self.rearm(key);
         Ok(())
-    }
-
-    /// Whether a new reservation can have this session: no record has it, or only one whose end no user waits for, which is removed.
-    fn may_continue(&mut self, wanted: SessionId, resources: &mut Resources) -> bool {
-        let Some(key) = self.find(wanted) else { return true };
-        let ends = self.sessions.get(key).is_some_and(|session| {
-            let unwatched = session.local.as_ref().is_some_and(|local| local.command.is_none());
-            session.marks.has(Marks::QNI) && session.is_being_torn() && unwatched
-        });
-        if ends {
-            self.close(key, resources);
-        }
-        ends
     }
 
     /// Makes the record of a session for a user, and reports the start.
@@ -391,7 +375,7 @@ impl Qos {
         match (local.command, &local.origin) {
             (Some(_), _) if first && waits => {
                 local.unreported = Some(Box::new(granted));
-                local.reverse_deadline = Some(until);
+                local.report_by = Some(until);
             }
             (Some(command), _) if first || kind == RequestKind::Reserve => {
                 self.out.event(command, QosEvent::Granted(granted));
@@ -435,7 +419,7 @@ impl Qos {
         match kind {
             RequestKind::Reserve => self.fail(key, failure, resources),
             // The receiver reserved: the reservation lives until the previous peer stops refreshing it.
-            RequestKind::ReserveInit if self.is_reserved(key) => {}
+            RequestKind::ReserveInit if self.is_reserved(key) && !self.is_unreported(key) => {}
             RequestKind::Query | RequestKind::ReserveInit => self.fail(key, failure, resources),
             RequestKind::Repair if self.has(key, Marks::QNI) => self.fail(key, failure, resources),
             RequestKind::Repair => self.not_repaired(key, resources),
@@ -554,8 +538,11 @@ impl Qos {
     /// Does the actions of a user's session that are due.
     pub(super) fn step_local(&mut self, key: Key, resources: &mut Resources) {
         let Some(local) = self.sessions.get_mut(key).and_then(|s| s.local.as_mut()) else { return };
-        if local.reverse_deadline.is_some_and(|until| until <= self.now) {
-            local.reverse_deadline = None;
+        if local.report_by.is_some_and(|until| until <= self.now) {
+            local.report_by = None;
+            if local.reverse.is_none() {
+                return self.report_as_it_stands(key);
+            }
             let failure = super::response::own_failure(
                 Info::RESERVATION_FAILURE,
                 Some("no reservation for the reverse direction came"),

@@ -8,6 +8,7 @@ use signalbox_resources::Resources;
 use signalbox_wire::Writer;
 
 use super::Qos;
+use super::again::rsn_by_time;
 use super::compose::{Extra, Target};
 use super::grant::copy_objects;
 use super::holders::Holders;
@@ -55,8 +56,12 @@ impl Qos {
             && let Some(key) = known
             && self.is_reserved(key)
         {
-            self.on_repair_query(key, message, arrival);
-            return Progress::Done;
+            let other = self.asks_for_other(key, message);
+            // With its route it comes for the second time.
+            let on_path = (other && route.is_some()) || self.on_repair_query(key, message, arrival, other);
+            if !(other && on_path) {
+                return Progress::Done;
+            }
         }
         let Some(route) = route else { return Progress::NeedsRoute };
         let Ok(route) = route else {
@@ -76,28 +81,42 @@ impl Qos {
         self.sessions.get(key).is_some_and(|s| s.stage == Stage::Reserved)
     }
 
+    /// Whether a QUERY with RESERVE-INIT asks for something else than what is reserved: its user asks again, with the session of an
+    /// earlier request. It goes on to the receiver.
+    fn asks_for_other(&self, key: Key, message: &Message<'_>) -> bool {
+        let Some(session) = self.sessions.get(key) else { return false };
+        message.qspec.is_some_and(|asked| !rmf::answers(&session.qspec, asked))
+    }
+
     /// Handles a QUERY of a receiver-initiated session whose path before this node changed. The QUERY finds the new
     /// path. It ends where the old path is met again, and that node sends a RESERVE along the new one (RFC 5974
-    /// §3.2.12).
-    fn on_repair_query(&mut self, key: Key, message: &Message<'_>, arrival: &Arrival) {
-        self.acknowledge(arrival, message, None);
+    /// §3.2.12), unless it asks for something else (`other`). False: it comes from where no sender can be.
+    fn on_repair_query(&mut self, key: Key, message: &Message<'_>, arrival: &Arrival, other: bool) -> bool {
+        if !other {
+            self.acknowledge(arrival, message, None);
+        }
         let gap = self.after_gap(arrival) && !self.config.ignore_gaps;
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.sessions.get_mut(key) else { return false };
         if session.direction == arrival.mri.direction() {
             self.counters.wrong_direction += 1;
             tracing::debug!(session = %arrival.session, reason = "wrong direction", "QUERY dropped");
-            return;
+            return false;
         }
         session.state = arrival.state.into();
         session.query_hops = Some(arrival.hops);
         session.marks.set(Marks::BREAK_BEHIND, message.generic.contains(GenericFlags::BREAK) || gap);
         if session.next_peer() == arrival.sii || session.next_peer().is_none() {
             // The path is unchanged here, or the QUERY is a retransmission; unless this node was off the path.
+            let confirmed = session.marks.has(Marks::CONFIRMED) && session.pending.is_empty();
             if session.marks.has(Marks::OFF_PATH) {
                 session.marks.set(Marks::OFF_PATH, false);
                 self.ask_again_downstream(key);
+            } else if confirmed && !other && !session.is_doubted() {
+                // The next peer has confirmed the reservation, and has lost it since, as a host does whose daemon crashes.
+                session.marks.set(Marks::CONFIRMED, false);
+                self.send_whole(key, RequestKind::Repair);
             }
-            return;
+            return true;
         }
         if arrival.sii.is_some_and(|sii| session.is_previous_peer(self.now, sii)) {
             self.counters.old_peer += 1;
@@ -107,11 +126,12 @@ impl Qos {
                 reason = "from the previous peer",
                 "QUERY dropped"
             );
-            return; // It comes from a node that is off the path
+            return false; // It comes from a node that is off the path
         }
         self.counters.peer_changes += 1;
         tracing::debug!(session = %arrival.session, peer = ?arrival.sii, "next peer changed");
         self.repair(key, arrival.sii);
+        true
     }
 
     /// Queries the resources of this node, and forwards the QUERY or answers it (RFC 5974 §5.4.2).
@@ -125,7 +145,12 @@ impl Qos {
     ) {
         let init = message.is_reserve_init();
         let proxy_end = self.config.proxy && message.generic.contains(GenericFlags::PROXY);
-        let end = arrival.at_flow_end || proxy_end || message.generic.contains(GenericFlags::SCOPING);
+        let stands_in = init
+            && known
+                .and_then(|key| self.sessions.get(key))
+                .is_some_and(|session| session.stage == Stage::Reserved && session.stands_in());
+        let scoping = message.generic.contains(GenericFlags::SCOPING);
+        let end = arrival.at_flow_end || proxy_end || stands_in || scoping;
         if init && (arrival.at_flow_end || proxy_end) && !self.config.accept_reserve_init {
             let note = Some("no reservation is expected to begin here");
             return self.answer(arrival, message, Info::AUTHORISATION, note);
@@ -135,6 +160,8 @@ impl Qos {
             let note = Some("max_contents_size: in use");
             return self.answer(arrival, message, Info::RESERVATION_FAILURE, note);
         }
+        // The receiver may still tear down what the sender asked for before, with this session.
+        let known = known.filter(|_| !init || !self.may_continue(arrival.session, resources));
         let opened = known.is_none();
         // RESERVEs go in the direction opposite to a QUERY with RESERVE-INIT, and in the direction of any other QUERY.
         let mri = if init { arrival.mri.inverted() } else { arrival.mri };
@@ -169,7 +196,7 @@ impl Qos {
             if let Some(rii) = message.rii {
                 self.respond_query(key, rii, arrival.mri, hops);
             }
-            if init && !message.generic.contains(GenericFlags::SCOPING) {
+            if init && !scoping {
                 self.begin_for_sender(key, route, resources);
             }
             return;
@@ -184,6 +211,7 @@ impl Qos {
             if Some(arrival.nslp) == self.config.bypass_nslp { self.config.nslp } else { arrival.nslp };
         let gap = self.after_gap(arrival) && !self.config.ignore_gaps;
         let bare = self.sessions.get(key).is_some_and(|s| s.stage == Stage::Path);
+        let until = self.now + self.config.retry_max;
         let Some(session) = self.sessions.get_mut(key) else { return };
         let qspec = shared_qspec(&mut self.qspecs, qspec);
         session.seldom.change(|seldom| seldom.init_qspec = Some(qspec));
@@ -195,7 +223,7 @@ impl Qos {
         session.marks.set(side, message.generic.contains(GenericFlags::BREAK) || gap);
         if bare {
             session.marks.set(Marks::RECEIVER_INITIATED, init);
-            session.expires = (self.now + self.config.retry_max).into();
+            session.expires = until.into();
             session.classifier = message.classifier;
             if init {
                 session.nslp_next = arrival.nslp;
@@ -210,6 +238,9 @@ impl Qos {
                 copy_objects(&mut seldom.refreshed, &message.refreshed);
             });
             self.set_source(key, &Source::by(arrival));
+        } else if session.stage == Stage::Torn && session.expires.get().is_some_and(|at| at < until) {
+            // A RESERVE follows for a session whose end is remembered.
+            session.expires = until.into();
         }
     }
 
@@ -244,17 +275,25 @@ impl Qos {
         self.send_response(to, &response);
     }
 
-    /// Makes this node the QNI: the flow ends here, and its sender asked for a RESERVE (RFC 5974 §4.3).
+    /// Makes this node the QNI: the flow ends here, and its sender asked for a RESERVE (RFC 5974 §4.3). If this node has reserved
+    /// for it already, and the sender asks for something else now, that is reserved.
     pub(super) fn begin_for_sender(&mut self, key: Key, route: &Route, resources: &mut Resources) {
-        // Meanwhile a RESERVE may have come, or the session may have ended.
-        let asks = |session: &&mut Session| session.stage == Stage::Path && session.local.is_none();
-        let Some(session) = self.sessions.get_mut(key).filter(asks) else { return };
+        let Some(session) = self.sessions.get_mut(key) else { return };
         let Some(qspec) = rmf::reserve_for(session.init_qspec()) else { return };
-        let origin = Origin::ForSender;
-        session.marks.set(Marks::QNI, true);
-        session.expires = Moment::NEVER;
-        let local = Local::of(None, origin);
-        session.local = Some(Box::new(local));
+        let other = !rmf::answers(&session.qspec, session.init_qspec());
+        match (session.stage, session.local.as_mut()) {
+            (Stage::Path, None) => {
+                session.marks.set(Marks::QNI, true);
+                session.expires = Moment::NEVER;
+                session.rsn_out = Some(rsn_by_time(self.now));
+                session.local = Some(Box::new(Local::of(None, Origin::ForSender)));
+            }
+            (Stage::Reserved, Some(local)) if other && matches!(local.origin, Origin::ForSender) => {
+                local.granted = false;
+            }
+            // Meanwhile a RESERVE may have come, or the session may have ended.
+            _ => return,
+        }
         self.set_stage(key, Stage::Reserved);
         self.reserve_from_here(key, &qspec, route, resources);
     }
@@ -357,7 +396,7 @@ impl Qos {
         let qspec = rmf::initial(&request.qos, request.priority, rmf::CarriedBy::Init);
         let proxy = request.proxy;
         let hold_until = request.hold.map(|hold| self.now + hold);
-        let session = self.rng.session_id();
+        let session = self.choose_sessions(&request, resources).session;
         let key = self.open_local(id, session, mri.inverted(), true, Origin::Reserve(request))?;
         if let Some(session) = self.sessions.get_mut(key) {
             session.marks.set(Marks::PROXY, proxy);

@@ -156,11 +156,7 @@ impl Qos {
     /// QUERY.
     fn is_given_up(&self, key: Key, message: &Message<'_>) -> bool {
         let Some(session) = self.sessions.get(key) else { return false };
-        session.stage == Stage::Torn
-            && session.marks.has(Marks::QNR)
-            && session.direction == Direction::Upstream
-            && session.local.is_none()
-            && !message.generic.contains(GenericFlags::PROXY)
+        session.is_given_up() && !message.generic.contains(GenericFlags::PROXY)
     }
 
     fn decide_unknown(&mut self, message: &Message<'_>, arrival: &Arrival) -> Decision {
@@ -208,6 +204,7 @@ fn other_peer(
             "tear dropped"
         );
         session.seldom.change(|seldom| seldom.old_previous_peer.take_if(|(old, _)| Some(*old) == sii));
+        session.end_report(sii);
         return Decision::Drop;
     }
     let stored = session.rsn_in.get().unwrap_or_default();

@@ -82,6 +82,7 @@ impl Qos {
             }
             session.marks.set(Marks::CONFIRMED, true);
             session.marks.set(Marks::ONCE_CONFIRMED, true);
+            session.marks.set(Marks::UNANSWERED, false);
             session.seldom.change(|seldom| seldom.waits_for = None);
             self.trim(key, message, resources);
         }

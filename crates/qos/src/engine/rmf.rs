@@ -400,6 +400,11 @@ pub(super) fn reserve_for(octets: &[u8]) -> Option<Vec<u8>> {
     rules::reserve_for(octets, &mut reserve).ok().map(|()| reserve)
 }
 
+/// Whether a RESERVE with a QSPEC is for what a QUERY with RESERVE-INIT asks for, perhaps for smaller packets.
+pub(super) fn answers(reserve: &[u8], query: &[u8]) -> bool {
+    rules::answers(reserve, query)
+}
+
 /// A QSPEC for packets of at most this size.
 pub(super) fn with_packets(octets: &[u8], most: u32) -> Option<Vec<u8>> {
     let mut smaller = Vec::new();

@@ -87,6 +87,8 @@ impl Marks {
     const GIST_NEXT: Self = Self(0x20_0000);
     /// The previous peer preserves no GIST hop count.
     pub(super) const UNCOUNTED: Self = Self(0x40_0000);
+    /// The reservation has other contents than those that a RESPONSE confirmed, or began again after its end.
+    pub(super) const UNANSWERED: Self = Self(0x80_0000);
 
     pub(super) const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -187,10 +189,10 @@ pub(super) struct Local {
     pub(super) before: Option<Before>,
     /// Hops in the last RESPONSE.
     pub(super) hops: Vec<HopGrant>,
-    /// The forward direction was granted. The user gets this event when the reverse direction is granted too.
+    /// What was granted, and the user has no event of yet: the forward direction only, or what the user did not ask the receiver for.
     pub(super) unreported: Option<Box<Granted>>,
-    /// Deadline for the grant of the reverse direction.
-    pub(super) reverse_deadline: Option<Time>,
+    /// Deadline for the grant of the reverse direction, or for what the user asked the receiver for.
+    pub(super) report_by: Option<Time>,
     /// The request failed temporarily, and is repeated.
     pub(super) retry: Option<Retry>,
     /// Requests for smaller packets since the last one of the user.
@@ -215,7 +217,7 @@ impl Local {
             before: None,
             hops: Vec::new(),
             unreported: None,
-            reverse_deadline: None,
+            report_by: None,
             retry: None,
             smaller: 0,
         }
@@ -564,25 +566,17 @@ impl Session {
         let pending = self.pending.iter().flat_map(|p| [p.retry_at, Some(p.gives_up)]).flatten().min();
         let local = self.local.as_ref();
         let hold = local.and_then(|l| l.hold_until);
-        let again = local.and_then(|l| l.reverse_deadline);
+        let again = local.and_then(|l| l.report_by);
         let retry = local.and_then(|l| l.retry?.at);
-        let doubt = self.seldom.doubt.as_ref().map(|doubt| doubt.at);
-        [self.expires.get(), self.refresh_at.get(), pending, hold, again, retry, doubt]
+        let seldom = &*self.seldom;
+        let doubt = seldom.doubt.as_ref().map(|doubt| doubt.at);
+        let report = seldom.report.as_ref().map(|report| report.at);
+        [self.expires.get(), self.refresh_at.get(), pending, hold, again, retry, doubt, report]
             .into_iter()
             .flatten()
             .min()
     }
 }
-
-/// An RSN of a continued session that is newer than all that this node gave it before: they grow by less than one in a millisecond
-/// (RFC 5974 §5.1.3.1 compares RSNs as serial numbers).
-#[expect(clippy::cast_possible_truncation, reason = "serial numbers wrap")]
-pub(super) const fn rsn_by_time(now: Time) -> u32 {
-    ((now.as_micros() / 1000) as u32).wrapping_add(CONTINUED)
-}
-
-/// The least RSN of a continued session. The others begin with 0, and grow by one with each change (RFC 5974 §5.3.1).
-pub(super) const CONTINUED: u32 = 1 << 16;
 
 #[cfg(test)]
 mod tests;

@@ -6,8 +6,8 @@ use super::messages::{Message, check};
 use super::pass::not_encodable;
 use super::seed::start_of;
 use crate::wire::qspec::{
-    Composer, EncodeError, MessageSequence, Object, ObjectType, Problem, Procedure, Qspec, QspecError, Tmod,
-    Value,
+    Composer, EncodeError, MessageSequence, Object, ObjectType, ParameterId, Problem, Procedure, Qspec,
+    QspecError, Tmod, Value,
 };
 
 /// Runs `compose`, and removes its octets if it fails.
@@ -102,6 +102,27 @@ pub fn reserve_for(octets: &[u8], out: &mut Vec<u8>) -> Result<(), QspecError> {
         copy_private(&mut composer, &qspec)?;
         composer.finish(qspec.encapsulated())
     })
+}
+
+/// Whether a RESERVE with the QSPEC `reserve` is for what a QUERY with RESERVE-INIT and the QSPEC `query` asks for, perhaps for smaller
+/// packets ([`with_packets`]). A QUERY that collects what its path can give asks for nothing exactly.
+#[must_use]
+pub fn answers(reserve: &[u8], query: &[u8]) -> bool {
+    let (Ok(reserve), Ok(query)) = (Qspec::frame(reserve), Qspec::frame(query)) else { return true };
+    query.available().is_some()
+        || (terms(reserve.desired()).eq(terms(query.desired()))
+            && terms(reserve.minimum()).eq(terms(query.minimum())))
+}
+
+/// The values of an object, for packets of any size.
+fn terms(object: Option<Object<'_>>) -> impl Iterator<Item = (ParameterId, Option<Value<'_>>)> {
+    let any_size = |value| match value {
+        Value::Tmod1(tmod) => Value::Tmod1(Tmod { max_packet: 0, ..tmod }),
+        Value::Tmod2(tmod) => Value::Tmod2(Tmod { max_packet: 0, ..tmod }),
+        other => other,
+    };
+    let parameters = object.into_iter().flat_map(|object| object.parameters());
+    parameters.map(move |parameter| (parameter.id, parameter.value().ok().map(any_size)))
 }
 
 /// Appends to `out` the QSPEC `octets` of a RESERVE for packets of at most `most` octets: where a node of the path refused larger ones, the

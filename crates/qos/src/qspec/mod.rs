@@ -11,6 +11,7 @@
 //! | responder | [`respond`] | the QSPEC of its RESPONSE |
 //! | receiver that initiates | [`reserve_for`] | the QSPEC of its RESERVE, from the QUERY that came |
 //! | the same, after a refusal that names an MTU | [`with_packets`] | the QSPEC of its next RESERVE |
+//! | every node, for another such QUERY of a session | [`answers`] | whether it asks for what is reserved |
 //! | ingress of a local domain | [`enter`] | the Local QSPEC |
 //! | egress of a local domain | [`leave`] | the Initiator QSPEC again, with what happened inside |
 //!
@@ -35,7 +36,7 @@ mod refuse;
 mod seed;
 
 pub use admit::{Denied, query, reserve};
-pub use answer::{reserve_for, respond, with_packets};
+pub use answer::{answers, reserve_for, respond, with_packets};
 pub use combine::{
     add_jitter, add_latency, add_ratio, class_for, common_tmod, is_stronger_class, meets, weaker_class,
 };

@@ -16,12 +16,12 @@ fn response(info: Info) -> Message<'static> {
     Message { info: Some(info.into()), ..Message::new(MessageType::RESPONSE) }
 }
 
-fn route_change() -> Message<'static> {
+pub(crate) fn route_change() -> Message<'static> {
     Message { info: Some(Info::ROUTE_CHANGE.into()), ..Message::new(MessageType::NOTIFY) }
 }
 
 /// A reservation that the next peer confirmed.
-fn confirmed() -> Rig {
+pub(crate) fn confirmed() -> Rig {
     let mut rig = Rig::new();
     let onward = rig.reserved(3, 10_000);
     rig.network(flow().inverted(), NetworkEvent::Good(BEFORE));
@@ -31,7 +31,7 @@ fn confirmed() -> Rig {
 }
 
 /// The same reservation, after [`OTHER`] became the previous peer.
-fn moved() -> Rig {
+pub(crate) fn moved() -> Rig {
     let mut rig = confirmed();
     rig.network(flow().inverted(), NetworkEvent::Good(OTHER));
     let some = qspec(10_000);
@@ -103,6 +103,34 @@ fn a_relay_does_not_answer_for_a_path_that_has_not_answered() {
     let answered = sent.iter().any(|one| one.message().rii == Some(70) && one.info() == Info::RESERVED);
     assert!(answered, "{sent:?}");
     assert!(tears(&sent).iter().any(|(to, _)| *to == Some(BEHIND)), "the old branch ends: {sent:?}");
+}
+
+/// The same for a change: what the path answered before is something else. After the answer this node has it, whatever a peer asks for
+/// meanwhile.
+#[test]
+fn a_relay_does_not_answer_for_a_path_that_has_not_answered_the_change() {
+    for answered in [false, true] {
+        let (second, more) = (SiiHandle(4), qspec(20_000));
+        let mut rig = confirmed();
+        let [onward] =
+            <[Sent; 1]>::try_from(rig.receive(&Message { rii: Some(60), ..reserve(4, &more) })).unwrap();
+        rig.sent(&onward);
+        if answered {
+            rig.back(&Message { rii: Some(60), ..response(Info::RESERVED) });
+            let lost = Message { rsn: onward.message().rsn, ..response(Info::FULL_QSPEC_REQUIRED) };
+            assert_eq!(rig.back(&lost).len(), 1, "it asks its previous peer");
+        }
+        let asked = rig.network(flow(), NetworkEvent::Good(second));
+        assert_eq!(asked.len(), usize::from(!answered), "{asked:?}");
+        let sent = rig.receive(&Message { rii: Some(70), ..reserve(4, &more) });
+        let kinds: Vec<_> =
+            sent.iter().map(|one| (one.message().kind, one.message().rii == Some(70))).collect();
+        if answered {
+            assert_eq!(kinds, [(MessageType::RESPONSE, true), (MessageType::RESERVE, false)]);
+        } else {
+            assert_eq!(kinds, [(MessageType::RESERVE, true)]);
+        }
+    }
 }
 
 /// The same where the receiver reserves, and the path on its side changes.
@@ -386,7 +414,7 @@ fn a_router_that_the_route_has_left_gives_its_part_back() {
     assert_eq!(rig.back(&route_change()).len(), 1, "it is passed on");
     let sent = rig.until(rig.now + Duration::from_secs(8));
     let questions = sent.iter().filter(|(_, one)| one.info() == Info::FULL_QSPEC_REQUIRED).count();
-    assert_eq!((questions, sent.len()), (3, 3), "{sent:?}");
+    assert_eq!((questions, sent.len()), (3, 6), "each with a copy of the report: {sent:?}");
     assert_eq!((rig.held(), rig.qos.sessions(), rig.qos.counters().left), (0, 0, 1));
     assert_eq!(
         rig.released[..2],
@@ -409,7 +437,7 @@ fn a_router_whose_previous_peer_answers_stays() {
         for rii in 70..90 {
             assert_eq!(rig.back(&route_change()).len(), 1);
             let sent = rig.until(rig.now + Duration::from_millis(5500));
-            assert_eq!(sent.len(), 3, "{sent:?}");
+            assert_eq!(sent.len(), 6, "{sent:?}");
             let contents = if full { &some[..] } else { &[] };
             let sent = rig.receive(&Message { rii: full.then_some(rii), ..reserve(3, contents) });
             assert_eq!(sent.len(), usize::from(full), "a request goes on to the end of the path");

@@ -35,6 +35,8 @@ pub(crate) struct Sent {
     pub(crate) mri: Mri,
     pub(crate) sii: Option<SiiHandle>,
     pub(crate) reliable: bool,
+    /// Its GIST hop count, if it is not a new one.
+    pub(crate) hops: Option<u8>,
 }
 
 impl Sent {
@@ -92,6 +94,11 @@ pub(crate) fn qspec(rate: u16) -> Vec<u8> {
 
 pub(crate) fn query_qspec(rate: u16) -> Vec<u8> {
     wish(Procedure::QUERY, rate)
+}
+
+/// That of a QUERY with RESERVE-INIT, and of the RESERVE that answers it.
+pub(crate) fn init_qspec(rate: u16) -> Vec<u8> {
+    wish(Procedure::RECEIVER_DESIRED, rate)
 }
 
 fn wish(procedure: Procedure, rate: u16) -> Vec<u8> {
@@ -183,6 +190,7 @@ impl Rig {
                         mri: m.mri,
                         sii: m.sii,
                         reliable: m.attributes.reliable,
+                        hops: m.hops,
                     }),
                     Output::RouteLookup { id, query } => {
                         self.incoming.push(query.iif);

@@ -3,6 +3,7 @@
 
 mod campaign;
 mod change;
+mod held;
 mod net;
 mod path;
 mod reroute;

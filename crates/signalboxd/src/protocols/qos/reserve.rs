@@ -50,8 +50,7 @@ impl Reserver for Qos {
             &[("open.partial", open.partial.is_some()), ("open.start_unix_us", open.start_unix_us.is_some())],
         )?;
         let mut request = convert::reserve_request(open)?;
-        let flow = serde_json::to_string(&request.flow).unwrap_or_default();
-        request.session = Some(api.sessions.of_flow(user, &flow));
+        request.session = Some(api.sessions.of_flow(user, &purpose(&request)));
         let command = qos::Command::Reserve(Box::new(request.clone()));
         let mut opened = api.handle.open::<Reservations>(command).await?;
         let started = match opened.events.next().await.ok_or_else(stopping)?? {
@@ -149,8 +148,37 @@ impl Standing for Reservation {
     }
 }
 
+/// What the session of a user is for. A flow has one session for each kind of reservation, since nodes that remember a session expect
+/// its RESERVEs from the same end.
+fn purpose(request: &ReserveRequest) -> String {
+    let flow = serde_json::to_string(&request.flow).unwrap_or_default();
+    match (request.receiver_initiated, request.bidirectional) {
+        (false, false) => flow,
+        (true, _) => format!("{flow} by the receiver"),
+        (false, true) => format!("{flow} in both directions"),
+    }
+}
+
 impl Reservation {
     async fn post(&self, command: qos::Command) -> Result<(), Status> {
         self.handle.post(Command::Qos { id: self.opened.lease.id, command }).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use signalbox_node::qos::{Flow, QosRequest};
+
+    use super::*;
+
+    #[test]
+    fn each_kind_of_reservation_of_a_flow_has_a_session_of_its_own() {
+        let one = ReserveRequest::new(Flow::to([192, 0, 2, 1].into()), QosRequest::rate(1000));
+        let receiver = ReserveRequest { receiver_initiated: true, ..one.clone() };
+        let both = ReserveRequest { bidirectional: true, ..one.clone() };
+        let purposes = [&one, &receiver, &both].map(purpose);
+        assert!(purposes[0] != purposes[1] && purposes[1] != purposes[2] && purposes[0] != purposes[2]);
+        let larger = ReserveRequest { qos: QosRequest::rate(2000), ..receiver };
+        assert_eq!(purpose(&larger), purposes[1]);
     }
 }
