@@ -40,6 +40,8 @@ struct Node {
     waiting: BTreeSet<u64>,
     next_id: u64,
     next_session: u8,
+    /// Sessions that this node has opened.
+    opened: BTreeSet<SessionId>,
 }
 
 impl Node {
@@ -89,6 +91,7 @@ impl Node {
             waiting: BTreeSet::new(),
             next_id: 1,
             next_session: 100,
+            opened: BTreeSet::new(),
         })
     }
 
@@ -127,7 +130,11 @@ impl Node {
                     if let Some(data) = send.data {
                         assert!(NatfwMessage::parse(data).is_ok(), "what is sent can be read");
                     }
-                    named = send.session.is_none().then_some((send.tag, send.flow));
+                    // A name of the node itself is new to the messaging layer, too.
+                    let new = |session: &SessionId| !self.opened.contains(session);
+                    let opens = send.hold && !send.reverse && send.session.as_ref().is_some_and(new);
+                    let opens = opens || send.session.is_none();
+                    named = opens.then_some((send.tag, send.flow, send.session));
                 }
                 Some(NatfwOutput::Request(Request::Translate { flow, outer, .. })) => {
                     assert_eq!((outer.src(), outer.dst()), (OUTER.into(), flow.dst()));
@@ -136,9 +143,10 @@ impl Node {
                 }
                 Some(NatfwOutput::Request(_)) => {}
             }
-            if let Some((tag, flow)) = named {
+            if let Some((tag, flow, name)) = named {
                 self.next_session = self.next_session.wrapping_add(1);
-                let session = SessionId([self.next_session; 16]);
+                let session = name.unwrap_or(SessionId([self.next_session; 16]));
+                self.opened.insert(session);
                 let opened = Indication::Opened { tag, session, flow, hold: true };
                 self.client.indication(self.now, &opened, &mut self.resources);
             }
@@ -261,7 +269,9 @@ pub fn casp_natfw_client(octets: &[u8]) {
                 };
                 let scope = (what & 32 != 0).then_some(NatfwScope::Local);
                 let terms = NatfwTerms { packets, scope, ..NatfwTerms::default() };
-                let request = NatfwRequest { flow, filters, by_receiver, lifetime: Some(more.into()), terms };
+                let kept = (what & 64 != 0).then_some(SessionId([which & 7; 16]));
+                let lifetime = Some(more.into());
+                let request = NatfwRequest { flow, filters, by_receiver, lifetime, terms, kept };
                 client.open(now, id, &request);
             }
             1 => {

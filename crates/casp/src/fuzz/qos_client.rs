@@ -43,6 +43,8 @@ struct Node {
     waiting: BTreeSet<u64>,
     next_id: u64,
     next_session: u8,
+    /// Sessions that this node has opened.
+    opened: BTreeSet<SessionId>,
 }
 
 impl Node {
@@ -73,7 +75,7 @@ impl Node {
         let mut client = QosClient::new(config, [1; 32]);
         client.interfaces(&[interface]);
         let (now, waiting) = (Time::from_secs(10), BTreeSet::new());
-        Some(Self { client, resources, now, waiting, next_id: 1, next_session: 100 })
+        Some(Self { client, resources, now, waiting, next_id: 1, next_session: 100, opened: BTreeSet::new() })
     }
 
     /// Takes all outputs; the messaging layer and the kernel do what they are asked.
@@ -113,13 +115,18 @@ impl Node {
                     if let Some(data) = send.data {
                         assert!(QosMessage::parse(data).is_ok(), "what is sent can be read");
                     }
-                    named = send.session.is_none().then_some((send.tag, send.flow));
+                    // A name of the node itself is new to the messaging layer, too.
+                    let new = |session: &SessionId| !self.opened.contains(session);
+                    let opens = send.hold && !send.reverse && send.session.as_ref().is_some_and(new);
+                    let opens = opens || send.session.is_none();
+                    named = opens.then_some((send.tag, send.flow, send.session));
                 }
                 Some(QosOutput::Request(_)) => {}
             }
-            if let Some((tag, flow)) = named {
+            if let Some((tag, flow, name)) = named {
                 self.next_session = self.next_session.wrapping_add(1);
-                let session = SessionId([self.next_session; 16]);
+                let session = name.unwrap_or(SessionId([self.next_session; 16]));
+                self.opened.insert(session);
                 let opened = Indication::Opened { tag, session, flow, hold: true };
                 self.client.indication(self.now, &opened, &mut self.resources);
             }
@@ -206,6 +213,7 @@ pub fn casp_qos_client(octets: &[u8]) {
                 let request = QosRequest {
                     flow: flow(which >> 3),
                     session: (what & 1 != 0).then_some(SessionId([which & 7; 16])),
+                    kept: (what & 3 == 2).then_some(SessionId([which & 7; 16])),
                     by_receiver: what & 17 == 16,
                     range: range(more),
                     at_once: what & 2 != 0,

@@ -1,6 +1,7 @@
 //! The QoS client at the nodes of a path, over a messaging layer that the test plays.
 
 mod advance;
+mod again;
 mod both;
 mod errors;
 mod flows;

@@ -133,6 +133,44 @@ pub(crate) struct Rig {
     queue: VecDeque<Packet>,
     next_id: u64,
     next_session: u16,
+    /// The sessions that each node has opened, with the present flow.
+    named: BTreeMap<(usize, SessionId), FlowId>,
+}
+
+impl Node {
+    fn new(n: usize, config: Config) -> Self {
+        let all = |name| LinkConfig {
+            reservable: "100%".parse().unwrap(),
+            ..LinkConfig::new(name, Some(Rate(1_250_000)))
+        };
+        let (links, preemption) = (vec![all("eth0"), all("eth1")], true);
+        let links = signalbox_resources::Config { links, preemption, ..Default::default() };
+        let mut resources = Resources::new(links, 0, [1; 32]).unwrap();
+        let interface = Interface {
+            ifindex: ETH,
+            name: "eth0".to_owned(),
+            up: true,
+            mtu: 1500,
+            tunnel: false,
+            addresses: vec![at(n)],
+        };
+        let back =
+            Interface { ifindex: BACK, name: "eth1".to_owned(), addresses: vec![], ..interface.clone() };
+        let interfaces = [interface, back];
+        resources.interfaces(&interfaces);
+        let mut client = QosClient::new(config, [u8::try_from(n).unwrap(); 32]);
+        client.interfaces(&interfaces);
+        client.set_wall_clock(WALL_US);
+        Self {
+            client,
+            resources,
+            installed: BTreeMap::new(),
+            events: Vec::new(),
+            kept: 0,
+            torn_down: 0,
+            held: BTreeMap::new(),
+        }
+    }
 }
 
 impl Rig {
@@ -146,43 +184,8 @@ impl Rig {
 
     /// Nodes with a configuration of their own.
     pub(crate) fn with_each(nodes: usize, config: impl Fn(usize) -> Config) -> Self {
-        let links = || {
-            let all = |name| LinkConfig {
-                reservable: "100%".parse().unwrap(),
-                ..LinkConfig::new(name, Some(Rate(1_250_000)))
-            };
-            let (links, preemption) = (vec![all("eth0"), all("eth1")], true);
-            signalbox_resources::Config { links, preemption, ..Default::default() }
-        };
-        let node = |n: usize| {
-            let mut resources = Resources::new(links(), 0, [1; 32]).unwrap();
-            let interface = Interface {
-                ifindex: ETH,
-                name: "eth0".to_owned(),
-                up: true,
-                mtu: 1500,
-                tunnel: false,
-                addresses: vec![at(n)],
-            };
-            let back =
-                Interface { ifindex: BACK, name: "eth1".to_owned(), addresses: vec![], ..interface.clone() };
-            let interfaces = [interface, back];
-            resources.interfaces(&interfaces);
-            let mut client = QosClient::new(config(n), [u8::try_from(n).unwrap(); 32]);
-            client.interfaces(&interfaces);
-            client.set_wall_clock(WALL_US);
-            Node {
-                client,
-                resources,
-                installed: BTreeMap::new(),
-                events: Vec::new(),
-                kept: 0,
-                torn_down: 0,
-                held: BTreeMap::new(),
-            }
-        };
         Self {
-            nodes: (0..nodes).map(node).collect(),
+            nodes: (0..nodes).map(|n| Node::new(n, config(n))).collect(),
             now: Time::from_secs(10),
             seen: Vec::new(),
             deaf: None,
@@ -197,7 +200,14 @@ impl Rig {
             queue: VecDeque::new(),
             next_id: 1,
             next_session: 1,
+            named: BTreeMap::new(),
         }
+    }
+
+    /// A node crashes and starts again, with nothing.
+    pub(crate) fn restart(&mut self, n: usize) {
+        self.nodes[n] = Node::new(n, Config::default());
+        self.named.retain(|(node, _), _| *node != n);
     }
 
     /// A request of the first node to the last one.
@@ -205,6 +215,7 @@ impl Rig {
         QosRequest {
             flow: flow(self.nodes.len()),
             session: None,
+            kept: None,
             by_receiver: false,
             priority: None,
             range,
@@ -369,19 +380,27 @@ impl Rig {
                 let Some(data) = send.data else {
                     assert!(send.tear_down);
                     *torn_down += 1;
+                    self.named
+                        .retain(|(node, one), of| (*node, Some(*one), *of) != (n, send.session, send.flow));
                     return true;
                 };
                 let to = if send.reverse { n.checked_sub(1) } else { Some(n + 1).filter(|to| *to < count) };
                 let (tag, flow, reverse, branch) = (send.tag, send.flow, send.reverse, send.branch);
-                let (named, data) = (send.session, data.to_vec());
+                // A name that a node gives to its own new session is new to the messaging layer, too.
+                let own = tag != 0 && !reverse;
+                let named = send.session.filter(|name| !own || self.named.contains_key(&(n, *name)));
+                let (wanted, data) = (send.session, data.to_vec());
                 self.last_tag = tag;
-                let session = named.unwrap_or_else(|| {
+                let session = wanted.unwrap_or_else(|| {
                     self.next_session += 1;
                     let number = self.next_session;
                     SessionId(
                         u8::try_from(number).map_or(u128::from(number).to_be_bytes(), |octet| [octet; 16]),
                     )
                 });
+                if own || named.is_none() {
+                    self.named.insert((n, session), flow);
+                }
                 if named.is_none() {
                     let opened = Indication::Opened { tag, session, flow, hold: true };
                     client.indication(now, &opened, resources);

@@ -1,5 +1,6 @@
 //! The client for firewalls at the nodes of a path, over a messaging layer and a kernel that the test plays.
 
+mod again;
 mod back;
 mod filters;
 mod hostile;

@@ -183,6 +183,31 @@ pub(crate) struct Rig {
     next_session: u8,
 }
 
+impl Node {
+    fn new(n: usize, policy: signalbox_resources::Config, config: Config) -> Self {
+        let interfaces = [interface(LEFT, "left", vec![at(n)]), interface(RIGHT, "right", Vec::new())];
+        let mut resources = Resources::new(policy, 0, [1; 32]).unwrap();
+        resources.interfaces(&interfaces);
+        let mut client = NatfwClient::new(config, [u8::try_from(n).unwrap(); 32]);
+        client.interfaces(&interfaces);
+        client.set_wall_clock(1_700_000_000_000_000);
+        Self {
+            client,
+            resources,
+            rules: BTreeMap::new(),
+            events: Vec::new(),
+            torn_down: 0,
+            kernel: Ok(()),
+            silent: false,
+            outer: BTreeMap::new(),
+            sources: BTreeMap::new(),
+            carried: BTreeSet::new(),
+            initiated: BTreeSet::new(),
+            held: BTreeMap::new(),
+        }
+    }
+}
+
 /// Policy by which anyone opens everything.
 pub(crate) fn open_policy() -> signalbox_resources::Config {
     let opens = vec![Opening::Outward, Opening::Inward, Opening::Reserve];
@@ -212,30 +237,10 @@ impl Rig {
         set: &dyn Fn(usize, Config) -> Config,
     ) -> Self {
         let node = |n: usize| {
-            let interfaces = [interface(LEFT, "left", vec![at(n)]), interface(RIGHT, "right", Vec::new())];
-            let mut resources = Resources::new(policy(n), 0, [1; 32]).unwrap();
-            resources.interfaces(&interfaces);
             let near_first = n < nodes.div_ceil(2);
             let inside = vec![if near_first { "left" } else { "right" }.to_owned()];
             let role = if n != 0 && n + 1 != nodes { Role::Firewall } else { Role::Host };
-            let config = set(n, Config { role, inside, ..Config::default() });
-            let mut client = NatfwClient::new(config, [u8::try_from(n).unwrap(); 32]);
-            client.interfaces(&interfaces);
-            client.set_wall_clock(1_700_000_000_000_000);
-            Node {
-                client,
-                resources,
-                rules: BTreeMap::new(),
-                events: Vec::new(),
-                torn_down: 0,
-                kernel: Ok(()),
-                silent: false,
-                outer: BTreeMap::new(),
-                sources: BTreeMap::new(),
-                carried: BTreeSet::new(),
-                initiated: BTreeSet::new(),
-                held: BTreeMap::new(),
-            }
+            Node::new(n, policy(n), set(n, Config { role, inside, ..Config::default() }))
         };
         Self {
             nodes: (0..nodes).map(node).collect(),
@@ -252,6 +257,11 @@ impl Rig {
         }
     }
 
+    /// A host crashes and starts again, with nothing.
+    pub(crate) fn restart(&mut self, n: usize) {
+        self.nodes[n] = Node::new(n, signalbox_resources::Config::default(), Config::default());
+    }
+
     /// A request of the first node to the last one.
     pub(crate) fn request(&self, by_receiver: bool) -> NatfwRequest {
         NatfwRequest {
@@ -260,6 +270,7 @@ impl Rig {
             by_receiver,
             lifetime: None,
             terms: NatfwTerms::default(),
+            kept: None,
         }
     }
 
@@ -480,9 +491,15 @@ impl Rig {
                     return true;
                 };
                 assert!(!send.tear_down);
-                let (tag, flow, named, data) = (send.tag, send.flow, send.session, data.to_vec());
+                let (tag, flow, wanted, data) = (send.tag, send.flow, send.session, data.to_vec());
                 let reverse = send.reverse;
-                let session = named.unwrap_or_else(|| {
+                // A name that a node gives to its own new session is new to the messaging layer, too.
+                let has = |name: &SessionId| {
+                    let mut all = initiated.iter().chain(carried.iter());
+                    tag == 0 || all.any(|(session, _)| session == name)
+                };
+                let named = wanted.filter(has);
+                let session = wanted.unwrap_or_else(|| {
                     self.next_session += 1;
                     SessionId([self.next_session; 16])
                 });

@@ -205,6 +205,7 @@ impl World {
             receiver_initiated: by_receiver,
             lifetime: None,
             terms: NatfwTerms { scope, packets, tokens, ..NatfwTerms::default() },
+            session: None,
         };
         let asked = Asked { by, what: What::Passage(passage), token, at, until: None };
         let command = Command::Casp { id, command: casp::Command::Open(Box::new(request)) };

@@ -20,8 +20,14 @@ pub(crate) trait Opener: Sync {
     /// The protocol.
     fn id(&self) -> ProtocolId;
 
-    /// Begins a passage. The result is the first event, `started`, and what stands from now on.
-    async fn open(&self, api: &Api, open: &v1::PinholeOpen) -> Result<(Event, Box<dyn Opened>), Status>;
+    /// Begins a passage of a user, `None` if the kernel does not give it. The result is the first event, `started`, and what stands
+    /// from now on.
+    async fn open(
+        &self,
+        api: &Api,
+        open: &v1::PinholeOpen,
+        user: Option<u32>,
+    ) -> Result<(Event, Box<dyn Opened>), Status>;
 
     /// The sessions of its table from a place on, with this address if one is given, and where to go on; at most `most`
     /// sessions.

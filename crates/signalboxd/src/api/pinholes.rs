@@ -75,7 +75,7 @@ impl Pinholes for PinholeService {
             Some(Place::New(seat)) => Some(seat),
             None => None,
         };
-        let (started, opened) = opener.open(&self.api.named(open.request_id.as_deref()), &open).await?;
+        let (started, opened) = opener.open(&self.api.named(open.request_id.as_deref()), &open, user).await?;
         tokio::spawn(run(started, Passage(opened), attached, seat, call));
         Ok(Response::new(replies))
     }

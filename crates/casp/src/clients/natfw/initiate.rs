@@ -26,6 +26,7 @@ impl NatfwClient {
         self.now = self.now.max(now);
         let age = self.next_age();
         let until = self.now + seconds(self.config.lifetime);
+        let kept = request.kept.filter(|kept| self.of_session(*kept).is_empty());
         let refused = match packets(&request.filters, &request.flow) {
             _ if self.by_user.contains_key(&id) => Some(NatfwStatus::POLICY),
             _ if !request.filters.iter().all(NatfwFilter::is_valid) => Some(NatfwStatus::MALFORMED),
@@ -54,6 +55,7 @@ impl NatfwClient {
                     waits: None,
                     due: until,
                     query: None,
+                    kept,
                 }));
                 self.records.insert(record).map_err(|_| NatfwStatus::RESOURCES)
             }
@@ -61,6 +63,9 @@ impl NatfwClient {
         match inserted {
             Ok(key) => {
                 self.by_user.insert(id, key);
+                if let Some(kept) = kept {
+                    self.by_session.insert((kept, request.flow), key);
+                }
                 self.send_own(key);
                 self.arm(key);
             }
@@ -149,7 +154,7 @@ impl NatfwClient {
         if NatfwMessage::compose(kind, &values, &mut data).is_ok() {
             self.out.send(Message {
                 tag: key.to_u64(),
-                session,
+                session: session.or(own.kept),
                 flow,
                 reverse: false,
                 // TRIGGER leaves sessions that expire.
@@ -299,6 +304,9 @@ impl NatfwClient {
             self.tear_down(key);
             return self.end(key, Some(NatfwEvent::Lost { status, node }), resources);
         }
+        if own.stage == Stage::Opening && status == NatfwStatus::RESOURCES && own.kept.is_some() {
+            return self.ask_anew(key);
+        }
         own.waits = None;
         own.failing = own.stage == Stage::Standing;
         own.due = now + if own.stage == Stage::Standing { retry } else { lifetime };
@@ -306,6 +314,21 @@ impl NatfwClient {
             own.stage = Stage::Failed;
         }
         self.out.event(own.id, NatfwEvent::Refused { status, node, note });
+    }
+
+    /// A node may have too many flows of the session, of others: the request goes on in a session of its own.
+    fn ask_anew(&mut self, key: Key) {
+        self.tear_down(key);
+        let age = self.next_age();
+        let Some(record) = self.records.get_mut(key) else { return };
+        let (named, flow) = (record.session.take(), record.flow);
+        let Some(own) = record.own.as_mut() else { return };
+        let former = named.or(own.kept);
+        (own.kept, own.age) = (None, age);
+        if let Some(former) = former {
+            self.by_session.remove(&(former, flow));
+        }
+        self.send_own(key);
     }
 
     /// The wait for an answer is over.

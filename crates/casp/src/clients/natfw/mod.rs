@@ -209,6 +209,9 @@ pub struct NatfwRequest {
     pub lifetime: Option<u32>,
     /// What else the request says.
     pub terms: NatfwTerms,
+    /// The identifier of the new session. Nodes of the path may have it from an earlier request of the same user, which this one
+    /// then replaces. Another one is drawn if this node has the session. `None`: it is drawn.
+    pub kept: Option<SessionId>,
 }
 
 /// A request that waits for a route.
@@ -549,7 +552,7 @@ impl NatfwClient {
         self.close_rules(key, resources);
         self.wheel.cancel(&mut self.records, key.index());
         let Some(record) = self.records.remove(key) else { return };
-        if let Some(session) = record.session {
+        if let Some(session) = record.session.or(record.own.as_ref().and_then(|own| own.kept)) {
             self.by_session.remove(&(session, record.flow));
         }
         if let Some(user) = record.answered.and_then(|answered| answered.user) {

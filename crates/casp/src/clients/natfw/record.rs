@@ -128,6 +128,8 @@ pub(super) struct Own {
     pub(super) due: Time,
     /// Number of a QUERY that waits.
     pub(super) query: Option<u64>,
+    /// The identifier that the session gets, which the path may know; `None`: the messaging layer draws it.
+    pub(super) kept: Option<SessionId>,
 }
 
 /// What the other end of the path sends next, and for which AGE.

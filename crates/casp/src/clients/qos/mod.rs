@@ -163,6 +163,10 @@ pub struct QosRequest {
     pub flow: FlowId,
     /// The session of a Query of the other end; then this node reserves as the receiver of the data. `None`: a new session.
     pub session: Option<SessionId>,
+    /// The identifier of the new session. Nodes of the path may have it from an earlier request of the same user, which this one
+    /// then replaces. Another one is drawn if this node has the session, or if a node refuses it as that of somebody else. `None`: it
+    /// is drawn.
+    pub kept: Option<SessionId>,
     /// The receiver of the data is asked to reserve: by a Query with flag C.
     pub by_receiver: bool,
     /// The least and the most that is asked for.
@@ -428,7 +432,7 @@ impl QosClient {
         if let Some(period) = record.period {
             self.periods.remove(&(period.end, key));
         }
-        if let Some(session) = record.session {
+        if let Some(session) = record.session.or(record.kept()) {
             self.by_session.remove(&(session, record.instead));
         }
         if let Some(holder) = record.holder {

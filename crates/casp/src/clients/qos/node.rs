@@ -517,7 +517,7 @@ impl QosClient {
         self.answer(job, &answer);
         if message.kind == QosType::QUERY && !job.reverse && message.flags.contains(QosFlags::COMMIT) {
             let partial = message.partial.filter(|_| message.flags.contains(QosFlags::PARTIAL));
-            self.reserve_back(key, partial, resources);
+            self.reserve_back(key, partial, message.flags.contains(QosFlags::BRANCH), resources);
         }
     }
 }

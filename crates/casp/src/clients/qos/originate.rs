@@ -87,6 +87,7 @@ impl QosClient {
         };
         let Some(key) = found else { return refuse(self, QosErrorCode::NO_RESERVATION) };
         let age = self.next_age();
+        let kept = request.kept.filter(|kept| self.find_all(*kept) == [None; 2] && request.session.is_none());
         let (due, lifetime) =
             (self.now + Duration::from_secs(self.config.lifetime.into()), self.config.lifetime);
         let Some(record) = self.records.get_mut(key) else { return };
@@ -114,6 +115,9 @@ impl QosClient {
         if request.both {
             record.set_opposite(Some(record.flow.reversed()));
         }
+        if kept.is_some() {
+            record.next_sequence = sequence_by_age(age);
+        }
         record.own = Some(Box::new(Own {
             id,
             reverse: request.session.is_some(),
@@ -129,8 +133,12 @@ impl QosClient {
             due,
             reported: false,
             answered: self.now,
+            kept,
         }));
         self.by_user.insert(id, key);
+        if let Some(kept) = kept {
+            self.by_session.insert((kept, false), key);
+        }
         if period.is_some() {
             self.set_period(key, period);
         }
@@ -217,7 +225,7 @@ impl QosClient {
         if with_objects(&message, &local).encode(&mut data).is_ok() {
             self.out.send(Message {
                 tag: key.to_u64(),
-                session,
+                session: session.or(own.kept),
                 flow,
                 reverse: own.reverse,
                 hold: true,
@@ -373,6 +381,9 @@ impl QosClient {
         let Some(record) = self.records.get_mut(key) else { return };
         let Some(own) = record.own.as_mut() else { return };
         let stood = own.reported || own.before.is_some();
+        if !stood && code == QosErrorCode::NOT_OWNER && own.kept.is_some() {
+            return self.ask_anew(key, node, resources);
+        }
         if let Some(answers) = own.answers.take() {
             return self.opposite_failed(key, answers, stood, (code, detail, node), resources);
         }
@@ -392,6 +403,26 @@ impl QosClient {
             (own.age, own.range) = (age, range);
         }
         (own.stage, own.waits, own.due, own.reported) = (Stage::Standing, None, self.now + interval, true);
+    }
+
+    /// A node has the session from a hop that is not the one of this request: the request goes on in a session of its own, and what the
+    /// other one holds expires.
+    fn ask_anew(&mut self, key: Key, node: Option<IpAddr>, resources: &mut Resources) {
+        resources.because(End::RefusedBeyond(node));
+        self.release_all(key, resources);
+        self.tear_down(key);
+        let age = self.next_age();
+        let Some(record) = self.records.get_mut(key) else { return };
+        record.sides = [Vec::new(), Vec::new()];
+        let (named, until) = (record.session.take(), self.now + record.lifetime);
+        let Some(own) = record.own.as_mut() else { return };
+        let former = named.or(own.kept.take());
+        (own.kept, own.age, own.waits, own.due) = (None, age, None, until);
+        own.stage = if own.suggests { Stage::Query } else { Stage::Reserve };
+        if let Some(former) = former {
+            self.by_session.remove(&(former, false));
+        }
+        self.seek(key, resources);
     }
 
     /// This node itself cannot do what it asks for.
@@ -487,4 +518,11 @@ impl QosClient {
         self.age = ntp::stamp(us).max(self.age.wrapping_add(1));
         self.age
     }
+}
+
+/// The first number of a session that nodes of the path may have with numbers of an earlier start: sixteenths of a second, by the clock.
+/// No session has as many requests.
+fn sequence_by_age(age: u64) -> u32 {
+    let [.., a, b, c, d] = (age >> 28).to_be_bytes();
+    u32::from_be_bytes([a, b, c, d]).max(1)
 }

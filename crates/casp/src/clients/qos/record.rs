@@ -117,6 +117,8 @@ pub(super) struct Own {
     pub(super) reported: bool,
     /// When the path answered last.
     pub(super) answered: Time,
+    /// The identifier that the new session gets, which the path may know; `None`: the messaging layer draws it.
+    pub(super) kept: Option<SessionId>,
 }
 
 impl Own {
@@ -143,6 +145,7 @@ impl Own {
             due,
             reported: false,
             answered: now,
+            kept: None,
         }
     }
 }
@@ -287,6 +290,11 @@ impl Record {
     /// What the originator has.
     pub(super) fn own(&self) -> Option<Own> {
         self.own.as_deref().copied()
+    }
+
+    /// The identifier that the session of this node's request shall have.
+    pub(super) fn kept(&self) -> Option<SessionId> {
+        self.own.as_ref()?.kept
     }
 
     pub(super) fn has_state(&self) -> bool {

@@ -20,14 +20,23 @@ pub(super) fn as_asked(partial: Partial) -> Partial {
 
 impl QosClient {
     /// Reserves as the receiver of the data what their source suggested. No user of this node takes part: the reservation
-    /// lasts as long as the session.
-    pub(super) fn reserve_back(&mut self, key: Key, partial: Option<Partial>, resources: &mut Resources) {
+    /// lasts as long as the session. `moved`: the address of the source has changed. If the source asks again without that, it has
+    /// lost the reservation, and this request takes its place.
+    pub(super) fn reserve_back(
+        &mut self,
+        key: Key,
+        partial: Option<Partial>,
+        moved: bool,
+        resources: &mut Resources,
+    ) {
         let age = self.next_age();
         let now = self.now;
         let Some(record) = self.records.get_mut(key) else { return };
         let Some(range) = record.suggested.as_deref().copied() else { return };
-        if record.own.is_some() {
-            return self.reserve_again(key, resources);
+        match &record.own {
+            Some(_) if moved => return self.reserve_again(key, resources),
+            Some(own) if own.id != NO_USER || own.stage == Stage::Release => return,
+            Some(_) | None => {}
         }
         let partial = partial.map(as_asked);
         let due = now + record.lifetime;

@@ -40,6 +40,10 @@ pub struct OpenRequest {
     /// What else the request says. With packets against the flow, the destination of the flow is their sender.
     #[cfg_attr(feature = "serde", serde(default))]
     pub terms: NatfwTerms,
+    /// The identifier of the session. Nodes of the path may have it from an earlier passage of the same user, which this one then
+    /// replaces. Another one is drawn if this node has the session. `None`: it is drawn.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub session: Option<SessionId>,
 }
 
 impl OpenRequest {
@@ -237,7 +241,7 @@ impl Passages {
     /// The source of a flow is known.
     pub(super) fn route(&mut self, now: Time, id: u64, src: Result<IpAddr, PassageRefusal>) {
         let Some(user) = self.users.get_mut(&id).filter(|user| user.flow.is_none()) else { return };
-        let OpenRequest { receiver_initiated, lifetime, .. } = user.request;
+        let OpenRequest { receiver_initiated, lifetime, session: kept, .. } = user.request;
         let allowed = |flow: &FlowId| self.private_flows || !flow.is_private();
         let flow = src
             .and_then(|src| user.request.flow(src).ok_or(PassageRefusal::Address))
@@ -248,7 +252,7 @@ impl Passages {
                 let filters = Vec::new();
                 let terms = user.request.terms.clone();
                 let by_receiver = receiver_initiated;
-                let request = NatfwRequest { flow, filters, by_receiver, lifetime, terms };
+                let request = NatfwRequest { flow, filters, by_receiver, lifetime, terms, kept };
                 self.client.open(now, id, &request);
             }
             Err(refusal) => {

@@ -85,6 +85,11 @@ pub struct ReserveRequest {
     /// to the end. The start is at most a day ahead. `None`: from now on until the release.
     #[cfg_attr(feature = "serde", serde(default))]
     pub time: Option<(u64, u64)>,
+    /// The identifier of the session. Nodes of the path may have it from an earlier reservation of the same user, which this one then
+    /// replaces. Another one is drawn if this node has the session, or if a node refuses it as that of somebody else. `None`: it is
+    /// drawn.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub session: Option<SessionId>,
 }
 
 impl ReserveRequest {
@@ -107,6 +112,7 @@ impl ReserveRequest {
             priority: None,
             partial: None,
             time: None,
+            session: None,
         }
     }
 
@@ -311,6 +317,7 @@ impl Reservations {
                 let request = QosRequest {
                     flow,
                     session: None,
+                    kept: user.request.session.filter(|_| !user.query),
                     by_receiver: receiver_initiated,
                     range,
                     at_once: false,

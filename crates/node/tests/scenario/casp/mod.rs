@@ -1,5 +1,6 @@
 //! CASP in networks of nodes, routers and plain hosts.
 
+mod again;
 mod campaign;
 mod dns;
 mod field;

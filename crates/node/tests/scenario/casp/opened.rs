@@ -170,6 +170,7 @@ impl World {
             receiver_initiated: by_receiver,
             lifetime: None,
             terms: NatfwTerms::default(),
+            session: None,
         };
         self.command(at, CaspCommand::Open(Box::new(request)));
     }

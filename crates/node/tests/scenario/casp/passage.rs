@@ -61,6 +61,7 @@ fn open(sim: &mut Sim<Node>, nodes: &[NodeId; 4], id: u64, receiver_initiated: b
         receiver_initiated,
         lifetime: None,
         terms: NatfwTerms::default(),
+        session: None,
     };
     casp(sim, nodes[0], id, CaspCommand::Open(Box::new(request)));
 }
@@ -259,6 +260,7 @@ fn trigger(sim: &mut Sim<Node>, nodes: &[NodeId; 4]) {
         receiver_initiated: false,
         lifetime: None,
         terms,
+        session: None,
     };
     casp(sim, nodes[3], 1, CaspCommand::Open(Box::new(request)));
     let granted = |sim: &Sim<Node>| matches!(events(sim, 1).last(), Some(PassageEvent::Granted { .. }));

@@ -263,6 +263,7 @@ impl Net {
             receiver_initiated: false,
             lifetime: None,
             terms: casp::NatfwTerms::default(),
+            session: None,
         };
         let command = casp::Command::Open(Box::new(request));
         self.sim.command(self.sender, Command::Casp { id: port.into(), command });

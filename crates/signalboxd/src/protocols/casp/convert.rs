@@ -117,6 +117,14 @@ pub(super) fn reserve_request(open: &common::ReserveOpen) -> Result<ReserveReque
     })
 }
 
+/// What a user's reservations have in common that take each other's place: the flow, who reserves, the directions, and the start.
+pub(super) fn name(request: &ReserveRequest) -> String {
+    let ReserveRequest { src, dst, protocol, src_port, dst_port, flow_label, .. } = request;
+    let flow = (src, dst, protocol, src_port, dst_port, flow_label);
+    let kind = (request.receiver_initiated, request.bidirectional);
+    format!("casp {flow:?} {kind:?} {:?}", request.time.map(|(start, _)| start))
+}
+
 /// Start and end of a reservation in advance.
 fn time(open: &common::ReserveOpen) -> Result<Option<(u64, u64)>, Wrong> {
     const FIELD: &str = "open.start_unix_us";

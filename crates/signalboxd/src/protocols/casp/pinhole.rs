@@ -34,8 +34,17 @@ impl Opener for Casp {
         ProtocolId::Casp
     }
 
-    async fn open(&self, api: &Api, open: &v1::PinholeOpen) -> Result<(Event, Box<dyn Opened>), Status> {
-        opener::begin::<Passages>(api, request(open)?, event).await
+    async fn open(
+        &self,
+        api: &Api,
+        open: &v1::PinholeOpen,
+        user: Option<u32>,
+    ) -> Result<(Event, Box<dyn Opened>), Status> {
+        let mut command = request(open)?;
+        if let CaspCommand::Open(request) = &mut command {
+            request.session = name(request).map(|name| api.sessions.of_flow(user, &name));
+        }
+        opener::begin::<Passages>(api, command, event).await
     }
 
     fn list(
@@ -112,6 +121,7 @@ fn request(open: &v1::PinholeOpen) -> Result<CaspCommand, Wrong> {
                 receiver_initiated: open.receiver_initiated,
                 lifetime: lifetime(open),
                 terms: terms(open, packets)?,
+                session: None,
             })))
         }
         Ok(v1::PinholeAction::Expose) if open.scope.is_some() => {
@@ -132,6 +142,7 @@ fn request(open: &v1::PinholeOpen) -> Result<CaspCommand, Wrong> {
                 receiver_initiated: false,
                 lifetime: lifetime(open),
                 terms: terms(open, NatfwPackets::Against)?,
+                session: None,
             })))
         }
         Ok(v1::PinholeAction::Expose) => accepted(open, &flow).map(CaspCommand::Accept),
@@ -140,6 +151,15 @@ fn request(open: &v1::PinholeOpen) -> Result<CaspCommand, Wrong> {
         }
         Err(_) => Err(Wrong::new("open.action", "open or expose")),
     }
+}
+
+/// What a user's passages have in common that take each other's place: the flow, the directions, who opens, and how far. `None`: the border
+/// of a scope opens for a receiver, and each such request has a session of its own.
+fn name(request: &OpenRequest) -> Option<String> {
+    let OpenRequest { src, dst, protocol, src_port, dst_port, receiver_initiated, terms, .. } = request;
+    let flow = (src, dst, protocol, src_port, dst_port);
+    let kind = (receiver_initiated, &terms.scope, terms.packets);
+    (terms.packets != NatfwPackets::Against).then(|| format!("casp passage {flow:?} {kind:?}"))
 }
 
 /// The lifetime of a request, seconds.

@@ -49,10 +49,12 @@ impl Reserver for Casp {
         &self,
         api: &Api,
         open: &v1::ReserveOpen,
-        _user: Option<u32>,
+        user: Option<u32>,
     ) -> Result<(Event, Box<dyn Standing>), Status> {
-        let request = Box::new(convert::reserve_request(open)?);
-        let mut opened = api.handle.open::<Reservations>(CaspCommand::Reserve(request)).await?;
+        let mut request = convert::reserve_request(open)?;
+        request.session = Some(api.sessions.of_flow(user, &convert::name(&request)));
+        let command = CaspCommand::Reserve(Box::new(request));
+        let mut opened = api.handle.open::<Reservations>(command).await?;
         let mut first = None;
         let started = match opened.events.next().await.ok_or_else(stopping)?? {
             ReservationEvent::Started { session, flow } => v1::ReserveStarted {

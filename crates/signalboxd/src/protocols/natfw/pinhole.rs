@@ -24,7 +24,12 @@ impl Opener for Natfw {
         ProtocolId::Natfw
     }
 
-    async fn open(&self, api: &Api, open: &v1::PinholeOpen) -> Result<(Event, Box<dyn Opened>), Status> {
+    async fn open(
+        &self,
+        api: &Api,
+        open: &v1::PinholeOpen,
+        _user: Option<u32>,
+    ) -> Result<(Event, Box<dyn Opened>), Status> {
         opener::begin::<Passages>(api, convert::request(open)?, convert::event).await
     }
 

@@ -1,0 +1,104 @@
+//! A sender that has lost its passage, in a crash for example, asks again for the same flow in the same session.
+
+use std::time::Duration;
+
+use signalbox_casp::clients::natfw::{NatfwEvent, NatfwRequest};
+use signalbox_casp::wire::FlowId;
+use signalbox_casp::wire::natfw::{NatfwMessage, NatfwType, NatfwValue};
+use signalbox_core::SessionId;
+
+use crate::rig::{Packet, Rig, wants_response};
+
+const KEPT: SessionId = SessionId([77; 16]);
+
+fn ask(rig: &mut Rig, id: u64, by_receiver: bool, kept: Option<SessionId>) {
+    let request = NatfwRequest { kept, ..rig.request(by_receiver) };
+    rig.nodes[0].client.open(rig.now, id, &request);
+    rig.run();
+}
+
+/// Each firewall has one rule for the packets, also after the time in which one that is not refreshed expires. The receiver is informed
+/// of no end before the passage ends.
+#[test]
+fn what_a_crash_left_on_the_path_is_replaced() {
+    for by_receiver in [false, true] {
+        let mut rig = if by_receiver { Rig::new(4) } else { Rig::open(4) };
+        rig.accept();
+        for round in 0..3 {
+            ask(&mut rig, 1, by_receiver, Some(KEPT));
+            let events = rig.events(0);
+            assert_eq!(events.first(), Some(&NatfwEvent::Named { session: KEPT }), "{round}");
+            assert!(matches!(events.last(), Some(NatfwEvent::Opened { .. })), "{events:?}");
+            assert_eq!([1, 2].map(|n| rig.passes(n).len()), [1, 1], "{round}");
+            rig.wait(Duration::from_secs(1));
+            if round < 2 {
+                rig.restart(0);
+            }
+        }
+        rig.wait(Duration::from_secs(400));
+        assert_eq!([1, 2].map(|n| rig.passes(n).len()), [1, 1]);
+        let ended = |rig: &Rig| rig.events(3).iter().any(|event| matches!(event, NatfwEvent::Ended { .. }));
+        assert!(!ended(&rig));
+        rig.close();
+        assert_eq!([1, 2].map(|n| rig.passes(n).len()), [0, 0]);
+        assert_eq!(ended(&rig), by_receiver);
+        assert_eq!(rig.nodes[0].client.sessions(), 0);
+    }
+}
+
+/// A session of its own leaves the former rule until it expires.
+#[test]
+fn another_session_stands_beside_the_former_one() {
+    let mut rig = Rig::open(4);
+    ask(&mut rig, 1, false, Some(KEPT));
+    rig.restart(0);
+    ask(&mut rig, 1, false, None);
+    assert_eq!([1, 2].map(|n| rig.passes(n).len()), [2, 2]);
+}
+
+/// One user twice: the session is that of the first request, and is free again after its end.
+#[test]
+fn a_session_in_use_is_not_given_to_another_request() {
+    let mut rig = Rig::open(3);
+    ask(&mut rig, 1, false, Some(KEPT));
+    ask(&mut rig, 2, false, Some(KEPT));
+    let names = |rig: &Rig| -> Vec<_> {
+        let name = |event: &NatfwEvent| {
+            if let NatfwEvent::Named { session } = event { Some(*session) } else { None }
+        };
+        rig.events(0).iter().filter_map(name).collect()
+    };
+    assert_eq!((names(&rig).len(), names(&rig)[0]), (2, KEPT));
+    assert_ne!(names(&rig)[1], KEPT);
+    rig.close();
+    assert!(rig.kinds(1).contains(&NatfwType::RELEASE));
+    rig.clear();
+    rig.restart(0);
+    ask(&mut rig, 3, false, Some(KEPT));
+    assert_eq!(names(&rig), [KEPT]);
+}
+
+/// A node holds the session with as many flows as one has: who has learned its name may have made them. The request goes on in a session
+/// of its own.
+#[test]
+fn a_session_that_others_fill_is_not_taken() {
+    let mut rig = Rig::open(4);
+    ask(&mut rig, 1, false, Some(KEPT));
+    let create = rig.last(1, NatfwType::CREATE);
+    rig.close();
+    rig.restart(0);
+    let FlowId::V4Ports { src, dst, src_port, protocol, .. } = create.flow else { unreachable!() };
+    for dst_port in 1..=4 {
+        let flow = FlowId::V4Ports { src, dst, src_port, dst_port, protocol };
+        let values = [NatfwValue::MsgId(dst_port.into()), NatfwValue::Age(dst_port.into()), wants_response()];
+        let mut data = Vec::new();
+        NatfwMessage::compose(NatfwType::CREATE, &values, &mut data).unwrap();
+        rig.carry(Packet { to: 2, from: 1, flow, data, ..create.clone() });
+    }
+    rig.clear();
+    ask(&mut rig, 1, false, Some(KEPT));
+    let events = rig.events(0);
+    let named = |event: &&NatfwEvent| matches!(event, NatfwEvent::Named { .. });
+    assert_eq!(events.iter().filter(named).count(), 2, "{events:?}");
+    assert!(matches!(events.last(), Some(NatfwEvent::Opened { .. })), "{events:?}");
+}
