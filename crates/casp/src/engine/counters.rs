@@ -106,6 +106,8 @@ signalbox_core::counters! {
         previous_branches: u64 => ROUTE_EVENTS { event: "previous_hop" },
         /// Old branches that this node tore down.
         dead_branches: u64 => ROUTE_EVENTS { event: "branch_removed" },
+        /// Discoveries before their time, because another router may have the place of the gateway.
+        neighbours_followed: u64 => ROUTE_EVENTS { event: "neighbor_moved" },
         /// Connections established.
         connected: u64 => ASSOCIATION_EVENTS { event: "established" },
         /// Connections that failed.

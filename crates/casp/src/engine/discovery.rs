@@ -143,6 +143,8 @@ impl Casp {
             return;
         };
         search.route = Some(result);
+        let dst = search.dst;
+        self.egresses.note(dst, result);
         self.next_mechanism(key);
     }
 

@@ -54,6 +54,14 @@ pub enum Input<'a> {
     },
     /// Routes to these destinations may have changed.
     RouteChanged(Prefix),
+    /// Another router may have the place of a neighbour, and no route changes. Anybody on the link can forge that; the driver limits its
+    /// rate.
+    NeighbourMoved {
+        /// The link.
+        ifindex: IfIndex,
+        /// Address of the neighbour.
+        address: IpAddr,
+    },
     /// A router or host reported that a Scout Request cannot be delivered.
     Unreachable {
         /// The payload of the packet that the report quotes, as far as it quotes it.

@@ -12,7 +12,7 @@
 //! * `receive` is the procedure for a received message, `deliver` sends messages on. `request` is what clients ask for, `held`
 //!   the messages that wait for their verdicts.
 //! * State is in `session` (one session with one flow) with its hops (`branch`); `timers` refreshes and ends it, `teardown`
-//!   removes it, `route` repairs it, `translate` changes the flow that its next hops see.
+//!   removes it, `route` repairs it, `egress` has the gateways of its data, `translate` changes the flow that its next hops see.
 //! * `stateless` delivers messages without state of a session, `pending` has those that wait for a next hop.
 //! * `peers` has the nodes and the connections with them, `connect` what happens to connections.
 //! * `search` has the discoveries that go on, `discovery` their mechanisms and scout, `cookies` the proof that scout gives.
@@ -27,6 +27,7 @@ mod cookies;
 mod counters;
 mod deliver;
 mod discovery;
+mod egress;
 mod held;
 mod interfaces;
 mod io;
@@ -71,6 +72,7 @@ pub use view::{BranchView, ConnectionView, PeerView, SessionView};
 
 use cookies::Cookies;
 use discovery::Ready;
+use egress::Egresses;
 use held::Held;
 use interfaces::Interfaces;
 use outbox::Outbox;
@@ -116,6 +118,7 @@ pub struct Casp {
     waiting_octets: Shares<IpAddr>,
     peers: Peers,
     searches: Searches,
+    egresses: Egresses,
     cookies: Cookies,
     /// Scout Responses by the node that gets them and the interface: who forges its address behind another one takes nothing of its rate.
     answers: RateShares,
@@ -170,6 +173,7 @@ impl Casp {
             waiting_octets: Shares::new(config.max_waiting, hasher()),
             peers: Peers::new(&config, hasher),
             searches: Searches::new(config.max_searches, hasher),
+            egresses: Egresses::new(hasher()),
             cookies: Cookies::new(&mut rng),
             answers: RateShares::new(config.answer_rate, hasher()),
             all_answers: SharedRate::new(total, total.div_ceil(4), Some(hasher())),
@@ -234,6 +238,7 @@ impl Casp {
             Input::Interfaces(list) => self.interfaces.set(list),
             Input::Route { id, result } => self.on_route(id, result),
             Input::RouteChanged(prefix) => self.on_route_changed(prefix),
+            Input::NeighbourMoved { ifindex, address } => self.on_neighbour_moved((ifindex, address)),
             Input::Unreachable { quoted } => self.on_unreachable(quoted),
             Input::Discovered { id, address } => self.on_discovered(id, address),
             Input::Accepted { stream, transport, local, peer, identity } => {

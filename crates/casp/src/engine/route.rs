@@ -1,21 +1,30 @@
-//! Local repair: after a change of routes, sessions discover their next hops again, a part of them at a time.
-
-use core::net::IpAddr;
+//! Local repair: after a change of routes, or where another router may have the place of a gateway, sessions discover their next hops
+//! again, a part of them at a time.
 
 use signalbox_core::Key;
 use signalbox_core::node::Prefix;
 
 use super::Casp;
+use super::egress::Neighbour;
 use super::session::Mark;
 
 /// Changes of routes that are handled apart. More of them become one for all destinations.
 const SEPARATE: usize = 16;
 
+/// Which sessions a walk is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Concerned {
+    All,
+    /// Those with these destinations.
+    To(Prefix),
+    /// Those whose data go to this neighbor.
+    By(Neighbour),
+}
+
 /// A walk over all sessions that goes on.
 #[derive(Debug)]
 pub(super) struct Sweep {
-    /// Destinations; `None`: all.
-    prefix: Option<Prefix>,
+    concerned: Concerned,
     /// The place in the table where it goes on.
     from: u32,
 }
@@ -24,20 +33,37 @@ impl Casp {
     pub(super) fn on_route_changed(&mut self, prefix: Prefix) {
         if self.sweeps.len() >= SEPARATE {
             self.sweeps.clear();
-            self.sweeps.push_back(Sweep { prefix: None, from: 0 });
+            self.sweeps.push_back(Sweep { concerned: Concerned::All, from: 0 });
         } else {
-            self.sweeps.push_back(Sweep { prefix: Some(prefix), from: 0 });
+            self.sweeps.push_back(Sweep { concerned: Concerned::To(prefix), from: 0 });
+        }
+    }
+
+    /// Another router may have the place of a neighbor: the present hop answers the discovery if it has not. Where too much waits,
+    /// sessions follow with their next refresh.
+    pub(super) fn on_neighbour_moved(&mut self, neighbour: Neighbour) {
+        let concerned = Concerned::By(neighbour);
+        let waits = self.sweeps.iter().any(|sweep| sweep.from == 0 && sweep.concerned == concerned);
+        if !waits && self.sweeps.len() < SEPARATE {
+            self.sweeps.push_back(Sweep { concerned, from: 0 });
         }
     }
 
     /// Visits some sessions whose route may have changed.
     pub(super) fn run_sweeps(&mut self) {
-        let Some(sweep) = self.sweeps.front_mut() else { return };
-        let concerns = |dst: IpAddr| sweep.prefix.is_none_or(|prefix| prefix.contains(dst));
+        let Self { sweeps, sessions, egresses, .. } = self;
+        let Some(sweep) = sweeps.front_mut() else { return };
+        let concerned = sweep.concerned;
         let mut found: Vec<Key> = Vec::new();
-        let next = self.sessions.slab.walk(sweep.from, |key, session| {
+        let next = sessions.slab.walk(sweep.from, |key, session| {
+            let dst = session.flow.dst();
+            let concerns = match concerned {
+                Concerned::All => true,
+                Concerned::To(prefix) => prefix.contains(dst),
+                Concerned::By(neighbour) => egresses.leads_to(dst, neighbour),
+            };
             // A session that still looks for its first hop gets the present route anyway.
-            if concerns(session.flow.dst()) && session.next.last().is_some() {
+            if concerns && session.next.last().is_some() {
                 found.push(key);
             }
             true
@@ -47,6 +73,9 @@ impl Casp {
             None => {
                 self.sweeps.pop_front();
             }
+        }
+        if matches!(concerned, Concerned::By(_)) {
+            self.counters.neighbours_followed += found.len() as u64;
         }
         for key in found {
             self.repair(key);

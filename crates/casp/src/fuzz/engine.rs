@@ -380,6 +380,10 @@ pub fn casp_engine(octets: &[u8]) {
                     node.input(Input::Closed { stream });
                 }
             }
+            6 if what & 1 == 1 => {
+                let address = IpAddr::V4(Ipv4Addr::new(10, 8, 0, which));
+                node.input(Input::NeighbourMoved { ifindex: IfIndex(u32::from(more & 3)), address });
+            }
             6 => node.input(Input::RouteChanged(Prefix {
                 addr: IpAddr::V4(Ipv4Addr::new(10, 8, 0, 0)),
                 len: which % 33,

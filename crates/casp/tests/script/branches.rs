@@ -2,6 +2,7 @@
 
 use signalbox_casp::engine::{Config, Input, Request, SendRequest, Transport};
 use signalbox_casp::wire::{Body, ErrorCode, Flags, Proof, Signaling};
+use signalbox_core::IfIndex;
 use signalbox_core::node::Prefix;
 
 use crate::rig::*;
@@ -325,6 +326,40 @@ fn a_change_of_routes_is_repaired_at_once() {
     let sent = only(&rig.said, rig.stream_to(DOWN2));
     assert!(sent.message().flags.contains(Flags::DISCOVER));
     assert_eq!(rig.take_indicated(), [Indicated::Branch { previous: false, id: 1, ended: false }]);
+}
+
+/// Another router takes over the address of the gateway: sessions whose data go there discover at once, others do not. Who forges that all
+/// the time makes them discover once in an interval, and ends nothing.
+#[test]
+fn a_gateway_whose_place_another_router_has_is_asked_at_once() {
+    let mut rig = Rig::new();
+    let up = rig.accept(UP);
+    rig.say(up, &data(CLIENT));
+    rig.take_indicated();
+    rig.wait(seconds(6.0));
+    rig.answering = vec![ip(DOWN2)];
+    rig.said.clear();
+    let moved = |n, address| Input::NeighbourMoved { ifindex: IfIndex(n), address: ip(address) };
+    let gateway = || moved(2, "10.0.1.254");
+    for other in [moved(1, "10.0.1.254"), moved(2, "10.0.1.253"), moved(2, DST)] {
+        rig.input(other);
+    }
+    assert!(rig.said.is_empty());
+    rig.input(gateway());
+    let sent = only(&rig.said, rig.stream_to(DOWN2));
+    assert!(sent.message().flags.contains(Flags::DISCOVER));
+    assert_eq!(rig.take_indicated(), [Indicated::Branch { previous: false, id: 1, ended: false }]);
+    assert_eq!(rig.node.counters().neighbours_followed, 1);
+    let mut said = Vec::new();
+    for _ in 0..60 {
+        said.extend(rig.wait(seconds(0.1)));
+        rig.said.clear();
+        rig.input(gateway());
+        said.append(&mut rig.said);
+    }
+    // One that waited for the interval, and one more after it.
+    assert_eq!(scouts(&said).len(), 2, "{said:?}");
+    assert_eq!((rig.node.session_count(), rig.take_indicated()), (1, vec![]));
 }
 
 /// A router of which the link to the previous hop is lost may be on the path no longer. If its next hop stays, it asks for no place

@@ -251,6 +251,10 @@ impl Protocol for Instance {
         self.engine.handle(cx.now, Input::RouteChanged(prefix));
     }
 
+    fn neighbour_moved(&mut self, cx: &mut Context<'_>, ifindex: IfIndex, address: IpAddr) {
+        self.engine.handle(cx.now, Input::NeighbourMoved { ifindex, address });
+    }
+
     fn reserver(&self) -> Option<ReserverId> {
         Some(PROTOCOL)
     }
