@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use signalbox_casp::clients::natfw::{NatfwEvent, NatfwRequest};
+use signalbox_casp::engine::Indication;
 use signalbox_casp::wire::natfw::{
     NatfwMessage, NatfwObject, NatfwStatus, NatfwType, NatfwValue, REACHED, Tlvs,
 };
@@ -10,7 +11,7 @@ use signalbox_core::pinhole::PinholeError;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_resources::config::{Action, Opening, RuleConfig};
 
-use crate::rig::{LIFETIME, Packet, Rig, at, filter, flow, open_policy, wants_response};
+use crate::rig::{FIRST, LIFETIME, Packet, Rig, at, filter, flow, open_policy, wants_response};
 
 /// CASPMID-1-01, CASPMID-10.2-01, CASPMID-7-08, CASPMID-6-07, CASPMID-A-15: CREATE opens each firewall of the path before
 /// it goes on, and the answer of the destination returns over the same nodes.
@@ -282,4 +283,22 @@ fn logging_needs_to_be_asked_for() {
     rig.inject(0, 1, NatfwType::CREATE, &[NatfwValue::MsgId(5), NatfwValue::Age(1)]);
     assert_eq!(rig.passes(1).len(), 1);
     assert_eq!(signalbox_casp::wire::ClientType::NATFW.0, 2);
+}
+
+/// The next hop of the sender is another one, by a change of routes: the passage is asked for there at once. A branch that ends, or one
+/// on the other side, changes nothing.
+#[test]
+fn another_next_hop_has_the_request_at_once() {
+    for (by_receiver, kind) in [(false, NatfwType::CREATE), (true, NatfwType::PATH)] {
+        let mut rig = Rig::standing(4, by_receiver);
+        let branch =
+            |previous, ended| Indication::Branch { session: FIRST, flow: flow(4), previous, id: 1, ended };
+        rig.indicate(0, &branch(true, false));
+        rig.indicate(0, &branch(false, true));
+        assert_eq!(rig.kinds(1), []);
+        rig.indicate(0, &branch(false, false));
+        assert_eq!(rig.kinds(1)[0], kind);
+        assert_eq!(rig.events(0), [], "it stands all the time");
+        assert_eq!(rig.passes(2).len(), 1);
+    }
 }

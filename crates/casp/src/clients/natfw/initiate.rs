@@ -350,6 +350,16 @@ impl NatfwClient {
         self.end(key, Some(NatfwEvent::Closed), resources);
     }
 
+    /// The data of a passage leave by another next hop: its firewalls have the request at once, and not with the next refresh.
+    pub(super) fn new_hop(&mut self, key: Key) {
+        let own = self.records.get(key).and_then(|record| record.own.as_ref());
+        let stands = own.is_some_and(|own| own.stage == Stage::Standing && own.waits.is_none());
+        if stands && own.is_some_and(|own| own.kind != NatfwType::TRIGGER) {
+            self.send_own(key);
+            self.arm(key);
+        }
+    }
+
     /// Does what is due for a request of this node.
     pub(super) fn own_due(&mut self, key: Key, resources: &mut Resources) {
         let (now, lifetime) = (self.now, seconds(self.config.lifetime));

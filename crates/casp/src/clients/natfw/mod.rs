@@ -372,6 +372,11 @@ impl NatfwClient {
                     self.undelivered(key, resources);
                 }
             }
+            Indication::Branch { session, flow, previous: false, ended: false, .. } => {
+                if let Some(key) = self.find(*session, flow) {
+                    self.new_hop(key);
+                }
+            }
             // A request by a new branch is judged like the first one.
             Indication::Branch { .. } => {}
             Indication::Ended { session, flow, torn_down } => {
