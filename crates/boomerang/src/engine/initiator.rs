@@ -435,8 +435,8 @@ impl Boomerang {
         // The message is full of proofs for nodes that left the path or were restarted, or an outdated one was refused. The proof
         // begins again.
         let outdated = matches!(refusal.reason, Reason::KeyFull | Reason::WrongProof);
-        // A node that does not know the list has no room behind it.
-        let names = core::mem::take(&mut session.names_nodes);
+        // A node that does not know the list has no room behind it. No other refusal is about the list.
+        let names = refusal.reason == Reason::KeyFull && core::mem::take(&mut session.names_nodes);
         let shows = names || session.key != KEY_FIRST || !session.proofs.is_empty();
         if outdated && shows && session.loops < MAX_LOOPS {
             session.key = KEY_FIRST;

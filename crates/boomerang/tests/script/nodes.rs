@@ -119,3 +119,31 @@ fn a_node_without_the_option_is_asked_again() {
     let Event::Reserved { path, .. } = rig.last_event() else { panic!("{:?}", rig.events) };
     assert_eq!(*path, Path::default());
 }
+
+/// A refusal of a change, and a proof that is outdated, are not about the list: the set-ups that follow ask for it again.
+#[test]
+fn another_refusal_does_not_end_the_list() {
+    let (mut rig, first) = asking();
+    rig.echo(&first, |_| {});
+    let changed = rig.command(1, Command::Change(rates(96_000, 0)));
+    assert!(list(&changed[0]).is_some());
+    let back = rig.echo(&changed[0], |octets| edit::refuse(octets, Default::default()));
+    assert!(matches!(rig.last_event(), Event::ChangeRefused(_)));
+    assert_eq!(list(&back[0]), None, "what stood is sent as a refresh");
+    rig.echo(&back[0], |_| {});
+    let changed = rig.command(1, Command::Change(rates(80_000, 0)));
+    assert!(list(&changed[0]).is_some());
+    rig.echo(&changed[0], |_| {});
+    let Event::Reserved { path, .. } = rig.last_event() else { panic!("{:?}", rig.events) };
+    assert_eq!(path.hops, [Hop::new(ip(OWN), Part::Rate(10_000))]);
+    // The router has a number with the first answer, and then starts again: it refuses the number.
+    let (mut rig, first) = asking();
+    let sent = rig.echo(&first, |octets| edit::set_key(octets, 7));
+    let sent = rig.echo(&sent[0], |octets| {
+        octets[19] |= 1;
+        edit::set_key(octets, 0);
+        let at = octets.len() - 40;
+        octets.splice(at..at, [0x80, 1, 0, 0, 203, 0, 113, 9, 10, 0, 0, 0]);
+    });
+    assert_eq!((sent.len(), list(&sent[0]).is_some()), (1, true));
+}
