@@ -2,7 +2,7 @@
 
 use signalbox_core::metrics::{
     Family, MESSAGES_DROPPED, MESSAGES_FORWARDED, MESSAGES_RECEIVED, MESSAGES_SENT, MESSAGES_UNANSWERED,
-    RATE_LIMITED, RESERVATION_EVENTS, TABLE_FULL,
+    RATE_LIMITED, RESERVATION_EVENTS, ROUTE_EVENTS, TABLE_FULL,
 };
 
 /// Effects of passing messages on the reservations of this node.
@@ -125,6 +125,8 @@ signalbox_core::counters! {
         sessions_full: u64 => TABLE_FULL { table: "sessions" },
         /// Messages dropped because their source sends too many.
         rate_limited: u64 => RATE_LIMITED { limit: "source" },
+        /// Refreshes before their time, because another router may have the place of the gateway.
+        neighbours_followed: u64 => ROUTE_EVENTS { event: "neighbor_moved" },
         /// Requests of this node without a reply in time.
         unanswered: u64 => MESSAGES_UNANSWERED,
     }

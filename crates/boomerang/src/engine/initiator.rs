@@ -246,7 +246,7 @@ impl Boomerang {
             let due = self.now + session.attempt();
             return self.wheel_of_sessions.arm(&mut self.sessions, key.index(), due);
         };
-        session.oif = oif;
+        (session.oif, session.sent_at) = (oif, self.now);
         let transaction = self.next_transaction;
         self.next_transaction = self.next_transaction.wrapping_add(1);
         self.sequence = self.sequence.wrapping_add(1);

@@ -29,6 +29,14 @@ pub enum Input<'a> {
     },
     /// Routes to these destinations may have changed.
     RouteChanged(Prefix),
+    /// Another router may have the place of a neighbour, and no route changes. Anybody on the link can forge that; the driver limits its
+    /// rate.
+    NeighbourMoved {
+        /// The link.
+        ifindex: IfIndex,
+        /// Address of the neighbour.
+        address: IpAddr,
+    },
     /// The kernel's multicast route: the answer to [`Output::MulticastLookup`], given again after each change.
     Multicast {
         /// The group.

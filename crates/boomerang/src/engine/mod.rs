@@ -9,7 +9,7 @@
 //! * `receive` decides what happens to a packet. `path` is the procedure of a node on the path. `initiator` is the state
 //!   machine of the sessions that this node opened.
 //!* State is in two records: `flow` is a reservation of this node on the path, `session` a session of this node.
-//! * `routes` finds the interface by which a message leaves, `groups` those of a request to a multicast group. `proof` is the proof that replies are received,
+//! * `routes` finds the interface by which a message leaves, `moves` follows a gateway whose place another router has, `groups` those of a request to a multicast group. `proof` is the proof that replies are received,
 //!   `guesses` counts wrong ones.
 
 mod adopt;
@@ -26,6 +26,7 @@ mod interfaces;
 mod io;
 mod limits;
 mod lost;
+mod moves;
 mod outbox;
 mod path;
 mod proof;
@@ -66,6 +67,7 @@ use flow::{Flow, FlowKey};
 use groups::Groups;
 use guesses::Guesses;
 use interfaces::{Iface, Interfaces};
+use moves::Moves;
 use outbox::Outbox;
 use proof::Proofs;
 use propose::Proposals;
@@ -94,6 +96,7 @@ pub struct Boomerang {
     now: Time,
     interfaces: Interfaces,
     routes: Routes,
+    moves: Moves,
     groups: Groups,
     /// Keyed, because peers choose what is hashed.
     hasher: KeyedHasher,
@@ -145,6 +148,7 @@ impl Boomerang {
             now: Time::ZERO,
             interfaces: Interfaces::default(),
             routes: Routes::new(KeyedHasher::new(&mut rng), config.max_waiting),
+            moves: Moves::default(),
             groups: Groups::new(config.max_waiting, KeyedHasher::new(&mut rng)),
             hasher: KeyedHasher::new(&mut rng),
             flows: Slab::new(config.max_flows),
@@ -194,6 +198,7 @@ impl Boomerang {
             }
             Input::Route { id, result } => self.on_route(id, result, resources),
             Input::RouteChanged(_) => self.routes.changed(),
+            Input::NeighbourMoved { ifindex, address } => self.on_neighbour_moved(ifindex, address),
             Input::Multicast { group, source, iif, oifs } => {
                 self.on_multicast((group, source), iif, oifs, resources);
             }
@@ -201,6 +206,7 @@ impl Boomerang {
             Input::Command { id, command } => self.on_command(id, command, resources),
             Input::Lost { key, grant, why } => self.on_lost(Key::from_u64(key), grant, why, resources),
         }
+        self.run_moves();
         self.run_sessions(most, resources);
     }
 
@@ -210,7 +216,7 @@ impl Boomerang {
         let own = result.is_ok_and(|route| route.local);
         let oif = result.ok().and_then(|route| self.interfaces.iface(route.ifindex));
         if let (Some(oif), Ok(route), false) = (oif, result, own) {
-            self.routes.store(dst, oif, route.src);
+            self.routes.store(dst, oif, &route);
         }
         for waiting in self.routes.take(dst) {
             match (waiting, oif) {
@@ -269,7 +275,8 @@ impl Boomerang {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         let wheels = [&self.wheel, &self.aggregates.wheel, &self.wheel_of_sessions];
-        wheels.into_iter().filter_map(Wheel::next_deadline).chain(self.groups.sweep).min()
+        let walks = (!self.moves.is_empty()).then_some(self.now);
+        wheels.into_iter().filter_map(Wheel::next_deadline).chain(self.groups.sweep).chain(walks).min()
     }
 
     /// The list of sessions that appear and disappear, to watch and to take from.

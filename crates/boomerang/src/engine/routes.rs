@@ -3,6 +3,7 @@
 use core::net::{IpAddr, SocketAddr};
 
 use signalbox_core::index::KeyedHasher;
+use signalbox_core::node::Route;
 use signalbox_core::packet::Received;
 use signalbox_core::{IfIndex, Key};
 
@@ -18,6 +19,8 @@ struct Known {
     oif: Iface,
     /// The address of this node that routing chooses for packets to the destination.
     src: IpAddr,
+    /// The neighbor that gets them: the gateway, or the destination itself.
+    next: IpAddr,
 }
 
 /// A packet that waits for a route.
@@ -122,6 +125,12 @@ impl Routes {
         self.known(dst).map(|known| known.src).filter(usable)
     }
 
+    /// Whether packets to `dst` went to this neighbor when the route was looked up last, which may be before a change.
+    pub(super) fn leads_to(&self, dst: IpAddr, oif: Iface, neighbour: IpAddr) -> bool {
+        let last = self.places.get(self.place(dst)).and_then(Option::as_ref);
+        last.is_some_and(|last| (last.dst, last.oif, last.next) == (dst, oif, neighbour))
+    }
+
     fn known(&self, dst: IpAddr) -> Option<&Known> {
         let known = self.places.get(self.place(dst))?.as_ref()?;
         (known.dst == dst && known.generation == self.generation).then_some(known)
@@ -153,9 +162,10 @@ impl Routes {
         Some(self.lookups.swap_remove(at).1)
     }
 
-    /// Stores the interface by which packets to `dst` leave, and the source of those of this node.
-    pub(super) fn store(&mut self, dst: IpAddr, oif: Iface, src: IpAddr) {
-        let known = Known { dst, generation: self.generation, oif, src };
+    /// Stores the interface by which packets to `dst` leave, with its neighbor, and the source of those of this node.
+    pub(super) fn store(&mut self, dst: IpAddr, oif: Iface, route: &Route) {
+        let next = route.gateway.unwrap_or(dst);
+        let known = Known { dst, generation: self.generation, oif, src: route.src, next };
         let at = self.place(dst);
         if let Some(place) = self.places.get_mut(at) {
             *place = Some(known);

@@ -66,6 +66,8 @@ pub(super) struct Session {
     pub(super) signed: bool,
     /// The nodes that grant it name themselves.
     pub(super) names_nodes: bool,
+    /// When its last message left.
+    pub(super) sent_at: Time,
     /// Sends since the last reply; their transaction numbers.
     outstanding: [Option<u32>; 3],
     sends: u8,
@@ -101,6 +103,7 @@ impl Session {
             unreachable: None,
             signed: false,
             names_nodes: false,
+            sent_at: Time::ZERO,
             outstanding: [None; 3],
             sends: 0,
             loops: 0,

@@ -8,6 +8,7 @@ use signalbox_boomerang::engine::{
 use signalbox_boomerang::wire::{
     Aggregation, Known, Note, OF_REPLY, OptionType, Pass, Refusal, ReturnProof, edit,
 };
+use signalbox_core::IfIndex;
 use signalbox_core::hops::Path;
 use signalbox_core::node::Prefix;
 
@@ -315,6 +316,40 @@ fn a_refresh_follows_the_present_route() {
     rig.input(Input::RouteChanged(Prefix::host(ip(FEN))));
     assert_eq!(rig.wait(seconds(40.0)), []);
     assert_eq!(rig.last_event(), &Event::Unanswered);
+}
+
+/// Another router takes over the address of the gateway: the sessions whose packets go there are refreshed at once, others are not. Who
+/// forges that all the time makes a session refresh once in five seconds, and ends nothing.
+#[test]
+fn a_gateway_whose_place_another_router_has_gets_a_refresh_at_once() {
+    let mut rig = Rig::new();
+    rig.gateway = Some(ip(NODE));
+    reserved(&mut rig);
+    rig.wait(seconds(6.0));
+    let moved = |n, address| Input::NeighbourMoved { ifindex: IfIndex(n), address: ip(address) };
+    rig.sent.clear();
+    for other in [moved(1, NODE), moved(2, FEN), moved(9, NODE)] {
+        rig.input(other);
+    }
+    assert_eq!((rig.wait(seconds(1.0)).len(), rig.node.counters().neighbours_followed), (0, 0));
+    rig.input(moved(2, NODE));
+    let mut sent = rig.sent.clone();
+    sent.extend(rig.wait(seconds(0.1)));
+    let refresh = sent.remove(0);
+    assert_eq!((refresh.rates(), rig.node.counters().neighbours_followed), (rates(64_000, 32_000), 1));
+    rig.echo(&refresh, |_| {});
+    let mut refreshes = 0;
+    for _ in 0..110 {
+        rig.sent.clear();
+        rig.input(moved(2, NODE));
+        let mut sent = rig.sent.clone();
+        sent.extend(rig.wait(seconds(0.1)));
+        for one in &sent {
+            rig.echo(one, |_| {});
+        }
+        refreshes += sent.len();
+    }
+    assert_eq!((refreshes, rig.node.session_count(), rig.events.len()), (2, 1, 1));
 }
 
 /// A KEY without room for the numbers of the present path is given up, and the proof begins again.

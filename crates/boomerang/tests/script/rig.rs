@@ -178,6 +178,8 @@ pub(crate) struct Rig {
     pub(crate) answer_lookups: bool,
     /// The source that routing chooses; unspecified: it is left to the node.
     pub(crate) source: IpAddr,
+    /// The gateway of all routes.
+    pub(crate) gateway: Option<IpAddr>,
     /// The answer for destinations whose interface is 0.
     pub(crate) no_route: NoRoute,
     pub(crate) open: Vec<(u64, IpAddr)>,
@@ -243,6 +245,7 @@ impl Rig {
             installs: 0,
             removed: Vec::new(),
             kernel_refuses: false,
+            gateway: None,
             answer_lookups: true,
             source: ip("0.0.0.0"),
             no_route: NoRoute::Unreachable,
@@ -363,7 +366,7 @@ impl Rig {
 
     pub(crate) fn answer(&mut self, id: u64, dst: IpAddr) {
         let ifindex = IfIndex(self.routes.get(&dst).copied().unwrap_or(2));
-        let route = Route { ifindex, src: self.source, gateway: None, mtu: 1500, local: false };
+        let route = Route { ifindex, src: self.source, gateway: self.gateway, mtu: 1500, local: false };
         let result = if ifindex.0 == 0 { Err(self.no_route) } else { Ok(route) };
         self.node.handle(self.now, Input::Route { id, result }, &mut self.resources);
     }

@@ -9,7 +9,8 @@ use signalbox_core::metrics::{Gauge, SESSIONS, Subsystem};
 use signalbox_core::node::{Interface, NoRoute, Output, Prefix, Route, TransmitError};
 use signalbox_core::packet::Received;
 use signalbox_core::{
-    AlertRule, Changes, Entry, EntryRequest, Intercept, Interfaces, ReserverId, SessionChange, Time, Unproved,
+    AlertRule, Changes, Entry, EntryRequest, IfIndex, Intercept, Interfaces, ReserverId, SessionChange, Time,
+    Unproved,
 };
 
 use crate::config::ConfigError;
@@ -49,6 +50,10 @@ impl Protocol for Instance {
 
     fn route_changed(&mut self, cx: &mut Context<'_>, prefix: Prefix) {
         self.engine.handle(cx.now, Input::RouteChanged(prefix), cx.resources);
+    }
+
+    fn neighbour_moved(&mut self, cx: &mut Context<'_>, ifindex: IfIndex, address: IpAddr) {
+        self.engine.handle(cx.now, Input::NeighbourMoved { ifindex, address }, cx.resources);
     }
 
     fn multicast(&mut self, cx: &mut Context<'_>, route: MulticastRoute<'_>) {
