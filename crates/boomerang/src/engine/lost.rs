@@ -1,21 +1,30 @@
-//! Reservations that this node lost. The initiating node learns it from the answer to its next message.
+//! Reservations that this node lost. The initiating node learns it from the next answer that passes.
 //!
 //! A lost reservation keeps its place in the table, without a grant, until it would have expired. An initiating node sets
 //! [`Flags::STANDS`] in each message after its reservation was granted. This node refuses such a message, and gives the reason of the
 //! loss. It handles a message without the flag as a new request: as the first one of a session, or that of an initiating node which
 //! does not have the flag. A session of this node gets the event at once.
+//!
+//! What the kernel refuses is lost some milliseconds after the request. Mostly the reply to that request is still to come by this node, which
+//! refuses it.
+
+use core::time::Duration;
 
 use signalbox_core::Key;
 use signalbox_resources::{GrantId, LostWhy, Resources};
 
 use super::Boomerang;
-use super::flow::{Flow, IS_LOST};
+use super::flow::{Flow, FlowKey, IS_LOST};
 use super::interfaces::Iface;
 use super::io::{BoomerangEvent as Event, Reason, Refusal};
 use super::path::Origin;
 use super::reserve::Lookup;
 use super::session::State;
-use crate::wire::{Flags, Message, Rates};
+use crate::wire::{Body, Flags, Message, Pass, Rates};
+
+/// How long after its request a reply belongs to the same loop. It is less than the time between two refreshes, which is 0.8 s at
+/// least: the request of a later loop may have taken another way.
+const LOOP: Duration = Duration::from_millis(500);
 
 impl Flow {
     /// The reason why it was lost; `None`: it stands.
@@ -74,6 +83,20 @@ impl Boomerang {
         };
         self.finish(key, Event::Refused(refusal));
         self.release(key, resources);
+    }
+
+    /// Why this node lost what the request of a reply that passes has just reserved here.
+    pub(super) fn lost_in_this_loop(&self, body: &Body<'_>, pass: Pass, oif: Iface) -> Option<Reason> {
+        if pass != Pass::Reply || self.lost_flows == 0 {
+            return None;
+        }
+        let key = FlowKey::of(&body.flow, Pass::Request).ok()?;
+        let found = self.find(key.hash(oif, &self.hasher), &key, oif);
+        let flow = found.and_then(|found| self.flows.get(found))?;
+        let reason = flow.loss()?;
+        // The request began the holding time.
+        let until = self.wheel.due(&flow.link)?;
+        (until + LOOP >= self.now + self.holding_time(flow.refresh)).then_some(reason)
     }
 
     /// Looks whether this node lost what a message asks for. An error is the reason that its initiating node has to learn. Otherwise the

@@ -162,6 +162,9 @@ impl Boomerang {
         if !is_of(&key, &body.flow, message.pass, &origin.ends) {
             return self.refuse(octets, message, &origin, Reason::Unsupported);
         }
+        if let Some(reason) = self.lost_in_this_loop(body, message.pass, origin.oif) {
+            return self.refuse(octets, message, &origin, reason);
+        }
         let initiator = origin.initiator(message.pass);
         if self.config.same_source && origin.iif.is_some() && !is_own(&body.flow, initiator) {
             return self.refuse(octets, message, &origin, Reason::Policy);

@@ -105,6 +105,40 @@ fn the_next_answer_names_node_and_reason() {
     }
 }
 
+/// The kernel of a router refuses what was granted while the request is on its way: the reply to it brings router and reason, and what the
+/// path holds is released.
+#[test]
+fn the_reply_tells_what_the_kernel_refused() {
+    let mut own = Rig::new();
+    own.be(IN);
+    let mut router = Rig::of(Config::default(), links(Action::Allow, "200kbit"));
+    router.kernel_refuses = true;
+    let sent = own.command(1, Command::Open(wish())).remove(0);
+    loops(&mut own, &mut router, &sent);
+    let BoomerangEvent::Refused(refusal) = own.last_event() else { panic!("{:?}", own.events) };
+    assert_eq!((refusal.node, refusal.reason), (Some(ip(NODE)), Reason::Kernel));
+    let release = own.sent.last().unwrap().clone();
+    assert_eq!(release.rates(), rates(0, 0));
+    loops(&mut own, &mut router, &release);
+    assert_eq!((own.node.session_count(), router.node.flow_count(), router.resources.len()), (0, 0, 0));
+    router.kernel_refuses = false;
+    let again = own.command(2, Command::Open(wish())).remove(0);
+    loops(&mut own, &mut router, &again);
+    assert!(matches!(own.last_event(), BoomerangEvent::Reserved { .. }), "{:?}", own.events);
+}
+
+/// A reply is not refused for a loss before its request, which may have taken another way.
+#[test]
+fn a_later_reply_tells_nothing_of_the_way_there() {
+    for (later, refused) in [(0.1, true), (0.7, false)] {
+        let mut rig = Rig::new();
+        rig.pass(&request(1));
+        ended(&mut rig);
+        rig.wait(seconds(later));
+        assert_eq!(rig.pass(&reply(1)).message().is_refused(), refused);
+    }
+}
+
 /// Each refresh is refused until the initiating node has released the reservation: an answer can be lost.
 #[test]
 fn a_loss_is_told_again() {
