@@ -5,6 +5,8 @@
 //! not in the range is given alone. A port that comes back is given last, so that the flows of its former holder are over
 //! when it has a new one.
 
+pub mod left;
+
 use core::net::{IpAddr, Ipv4Addr};
 use std::collections::VecDeque;
 

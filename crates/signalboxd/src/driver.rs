@@ -385,7 +385,7 @@ impl Driver {
         }
     }
 
-    /// The bindings that the daemon before this one left in the kernel, as a part of what the node takes over. Their ports are kept
+    /// The bindings that the daemon before this one left in the kernel, as parts of what the node takes over. Their ports are kept
     /// for this time at most.
     pub(crate) fn bindings_left(&mut self, time: Duration) -> Vec<u8> {
         let Some(pinholes) = &mut self.engine.pinholes else { return Vec::new() };
@@ -393,7 +393,7 @@ impl Driver {
             tracing::warn!(%error, "the bindings of the daemon before this one cannot be read");
             Vec::new()
         });
-        bindings::part(&bindings, time)
+        bindings::parts(&bindings, time)
     }
 
     /// Limits the time of what the daemon before this one left in the kernel and the node has not replaced.

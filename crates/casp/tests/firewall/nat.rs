@@ -8,6 +8,7 @@ use signalbox_casp::engine::Indication;
 use signalbox_casp::wire::FlowId;
 use signalbox_casp::wire::natfw::{NatfwFilter, NatfwStatus, NatfwType, NatfwValue};
 use signalbox_core::SessionId;
+use signalbox_core::handover::Entries;
 use signalbox_core::node::Prefix;
 use signalbox_core::pinhole::Endpoint;
 use signalbox_core::traffic::FlowFilter;
@@ -446,4 +447,40 @@ fn bindings_are_shared_and_those_of_others_refused() {
         ask(&mut rig, (1, 50), at(1), kind);
         assert_eq!(rig.nodes[2].client.ports(), 13);
     }
+}
+
+/// O08: a NAT that starts again keeps the port of an end inside, as long as its session could have stood, although another one would be
+/// next. The refresh of the host gets it.
+#[test]
+fn an_end_keeps_its_port_over_a_restart() {
+    let mut rig = nats(4, &[1]);
+    rig.accept();
+    let FlowId::V4Ports { src, dst, dst_port, protocol, .. } = flow(4) else { unreachable!() };
+    let other = FlowId::V4Ports { src, dst, src_port: 4999, dst_port, protocol };
+    let first = signalbox_casp::clients::natfw::NatfwRequest { flow: other, ..rig.request(true) };
+    rig.nodes[0].client.open(rig.now, 8, &first);
+    rig.run();
+    rig.ask(true);
+    let outer = rig.last(2, NatfwType::PATH).flow;
+    let mut entries = Entries::default();
+    rig.nodes[1].client.hand_over(rig.now, &mut entries);
+    let crate::rig::Node { client, resources, .. } = &mut rig.nodes[0];
+    client.close(rig.now, 8, resources);
+    rig.run();
+
+    let nat = || as_nat(&[1], 1, Config { inside: vec!["left".to_owned()], ..Config::default() });
+    rig.restart_as(1, nat());
+    rig.nodes[1].client.take_over(rig.now, entries.clone());
+    assert_eq!(rig.nodes[1].client.ports(), 2);
+    rig.clear();
+    rig.wait(Duration::from_secs(60));
+    assert_eq!(rig.last(2, NatfwType::PATH).flow, outer);
+    assert_eq!((rig.passes(1), rig.sources(1)), (vec![flow(4).filter()], vec![Some(source_of(&outer))]));
+
+    // Nobody asks for them: they are free after the lifetime.
+    rig.restart_as(1, nat());
+    rig.nodes[1].client.take_over(rig.now, entries);
+    rig.deaf = Some(1);
+    rig.wait(Duration::from_secs(u64::from(LIFETIME) + 2));
+    assert_eq!(rig.nodes[1].client.ports(), 0);
 }

@@ -259,7 +259,12 @@ impl Rig {
 
     /// A host crashes and starts again, with nothing.
     pub(crate) fn restart(&mut self, n: usize) {
-        self.nodes[n] = Node::new(n, signalbox_resources::Config::default(), Config::default());
+        self.restart_as(n, Config::default());
+    }
+
+    /// The same with a configuration.
+    pub(crate) fn restart_as(&mut self, n: usize, config: Config) {
+        self.nodes[n] = Node::new(n, signalbox_resources::Config::default(), config);
     }
 
     /// A request of the first node to the last one.

@@ -3,11 +3,13 @@
 //! One end inside has one external port, whatever the other end of its flows is. An end keeps its own port number outside if
 //! it can.
 
-use core::net::{Ipv4Addr, SocketAddrV4};
+use core::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::collections::HashMap;
 
 use signalbox_core::Random;
 use signalbox_core::index::KeyedHasher;
+use signalbox_core::ports::Binding;
+use signalbox_core::ports::left::Left;
 use signalbox_core::shares::is_scarce;
 
 use super::config::{Config, Forward};
@@ -54,17 +56,21 @@ pub(super) struct Leases {
     own_ports: Vec<u16>,
     by_external: HashMap<External, Lease, KeyedHasher>,
     by_inside: HashMap<(u8, SocketAddrV4), u16, KeyedHasher>,
+    /// Ports that are kept for ends inside whose bindings are not back yet.
+    pub(super) left: Left<Hold>,
 }
 
 impl Leases {
     pub(super) fn new(config: &Config, rng: &mut Random) -> Self {
+        let [external, inside] = [KeyedHasher::new(rng), KeyedHasher::new(rng)];
         Self {
             first: config.first_port,
             last: config.last_port,
             forwards: config.forwards.clone(),
             own_ports: config.own_ports.clone(),
-            by_external: HashMap::with_hasher(KeyedHasher::new(rng)),
-            by_inside: HashMap::with_hasher(KeyedHasher::new(rng)),
+            by_external: HashMap::with_hasher(external),
+            by_inside: HashMap::with_hasher(inside),
+            left: Left::new(inside),
         }
     }
 
@@ -131,7 +137,7 @@ impl Leases {
             Choice::Same => (inside.port(), true),
             Choice::Prefer(port) => (port, true),
         };
-        let same = any || (self.first..=self.last).contains(&wanted);
+        let same = any || self.is_in_range(wanted);
         if same && wanted > 0 && self.is_free(protocol, wanted) {
             return Some(wanted);
         }
@@ -183,6 +189,21 @@ impl Leases {
             let its = forward.protocol == protocol && forward.address == *inside.ip();
             let port = forward.first_port.checked_add(nth)?;
             (its && port <= forward.last_port).then_some(port)
+        })
+    }
+
+    /// Whether a port is one of the configured range.
+    pub(super) fn is_in_range(&self, port: u16) -> bool {
+        (self.first..=self.last).contains(&port)
+    }
+
+    /// All leases.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Binding> {
+        self.by_external.iter().map(|((protocol, external), lease)| Binding {
+            address: IpAddr::V4(*lease.inside.ip()),
+            protocol: *protocol,
+            port: lease.inside.port(),
+            external: *external,
         })
     }
 

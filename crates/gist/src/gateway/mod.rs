@@ -18,6 +18,7 @@
 //! | `asking.rs` | Queries that wait until the kernel has answered whether it translates their flow already |
 //! | `message.rs`, `entry.rs` | the octets that change |
 //! | `bindings.rs`, `leases.rs` | what the kernel is asked for, and external ports |
+//! | `left.rs` | what a gateway leaves to the one that starts in its place |
 //! | `refuse.rs` | Errors of the gateway |
 
 mod answer;
@@ -30,6 +31,7 @@ mod flow;
 mod interfaces;
 mod io;
 mod leases;
+mod left;
 mod message;
 mod outbox;
 mod query;
@@ -207,7 +209,7 @@ impl Gateway {
     /// When [`Input::Timer`] is due; `None` while nothing waits.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        self.bindings.next_deadline()
+        [self.bindings.next_deadline(), self.leases.left.deadline()].into_iter().flatten().min()
     }
 
     /// The counters.
@@ -293,6 +295,7 @@ impl Gateway {
     }
 
     fn on_timer(&mut self) {
+        self.step_left();
         for _ in 0..wheel::AT_ONCE {
             let Some(key) = self.bindings.expired(self.now) else { return };
             self.counters.expired += 1;

@@ -39,7 +39,7 @@ fn flows(rig: &Rig) -> Vec<BindingView> {
 }
 
 /// A Query of the host inside with its Response; returns the external port of the flow.
-fn handshake(rig: &mut Rig) -> u16 {
+pub(crate) fn handshake(rig: &mut Rig) -> u16 {
     rig.outward(&query(outbound(), HOST));
     let sent = rig.sent();
     let answer = encode(&response(&sent.message(), FAR));

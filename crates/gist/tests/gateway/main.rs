@@ -7,5 +7,6 @@ mod inward;
 mod nested;
 mod outward;
 mod refused;
+mod restart;
 mod rig;
 mod steady;

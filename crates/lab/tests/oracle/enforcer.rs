@@ -88,11 +88,13 @@ impl Enforcer {
     /// `time`.
     pub(crate) fn start(&mut self, now: Time, time: Duration) -> Vec<u8> {
         let mut pinholes = open_again(&self.kernel);
-        let (mut entries, mut octets) = (Entries::default(), Vec::new());
+        let (mut natfw, mut casp, mut octets) = (Entries::default(), Entries::default(), Vec::new());
         for (binding, left) in pinholes.bindings_left().unwrap().iter().filter(|_| !time.is_zero()) {
-            entries.push(&left_binding(binding, (*left).min(time)));
+            natfw.push(&left_binding(binding, (*left).min(time)));
+            casp.push(&binding.write((*left).min(time)));
         }
-        write_part(&mut octets, "natfw", &entries);
+        write_part(&mut octets, "natfw", &natfw);
+        write_part(&mut octets, "casp", &casp);
         pinholes.adopt(LONG);
         (self.pinholes, self.held, self.adopted) = (Some(pinholes), BTreeMap::new(), Some(now + time));
         octets

@@ -59,6 +59,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::ports::Ports;
+use signalbox_core::ports::left::Left;
 use signalbox_core::rng::Random;
 use signalbox_core::service::{Indication, MessageStatus, Next};
 use signalbox_core::shares::Shares;
@@ -79,7 +80,6 @@ pub use view::{Role, SessionView};
 use ended::Ended;
 use initiator::Lookup;
 use interfaces::Interfaces;
-use leases::Left;
 use outbox::{Outbox, Purpose};
 use parked::Requests;
 use session::Session;
@@ -107,7 +107,7 @@ pub struct Natfw {
     ended: Ended,
     ports: Ports,
     /// Ports that are kept for ends inside whose sessions a crash ended.
-    left: Left,
+    left: Left<Key>,
     /// Sessions of users, by the user's identifier.
     commands: BTreeMap<u64, Key>,
     /// Requests of users for which an edge is to send a CREATE, by their nonces.

@@ -1,5 +1,6 @@
 //! The GIST-aware NAT gateway (RFC 5971 §7.2.2, §7.2.3).
 
+use signalbox_core::handover::Entries;
 use signalbox_core::metrics::{Gauge, Subsystem};
 use signalbox_core::node::{Interface, Output};
 use signalbox_core::packet::Received;
@@ -48,6 +49,14 @@ impl Protocol for Instance {
 
     fn opener(&self) -> Option<OpenerId> {
         Some(OpenerId::GIST_NAT)
+    }
+
+    fn hand_over(&self, _: Time, to: &mut Entries) {
+        self.engine.hand_over(to);
+    }
+
+    fn take_over(&mut self, cx: &mut Context<'_>, entries: Entries) {
+        self.engine.take_over(cx.now, entries);
     }
 
     fn pinhole(&mut self, cx: &mut Context<'_>, id: PinholeId, result: Result<(), PinholeError>) {

@@ -9,6 +9,7 @@
 //! * `back` opens packets against the flow of a request, for TRIGGER and for the border of a scope.
 //! * `bind` gives flows their outer ends at a NAT, and rewrites messages.
 //! * `initiate` is the node that asks for a passage, `accept` the one at the other end of the path.
+//! * `left` is what a NAT leaves to the node that starts in its place.
 //! * `listed` is the list of the nodes that opened the path.
 //! * `moved` is a passage whose source has another address.
 //! * `record` is the state of a session with a flow, `output` what waits to be polled, `view` what people see.
@@ -23,6 +24,7 @@ mod accept;
 mod back;
 mod bind;
 mod initiate;
+mod left;
 mod listed;
 mod moved;
 mod output;
@@ -43,6 +45,7 @@ use signalbox_core::metrics::{
     Family, MESSAGES_DROPPED, OBJECTS_DROPPED, RATE_LIMITED, RESERVATION_EVENTS, TABLE_FULL,
 };
 use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
+use signalbox_core::ports::left::Left;
 use signalbox_core::ports::{Ports, external_address};
 use signalbox_core::shares::{RateShares, Shares, source};
 use signalbox_core::traffic::FlowFilter;
@@ -268,6 +271,8 @@ pub struct NatfwClient {
     external: Option<Ipv4Addr>,
     /// The external ports of a NAT.
     ports: Option<Ports>,
+    /// Ports that are kept for ends inside whose sessions are not back yet.
+    left: Left<Key>,
     records: Slab<Record>,
     by_session: BTreeMap<(SessionId, FlowId), Key>,
     /// Requests of this node, by the identifier of their user.
@@ -318,6 +323,7 @@ impl NatfwClient {
             inside: Vec::new(),
             external: config.external,
             ports,
+            left: Left::new(hasher),
             records: Slab::new(config.max_sessions),
             by_session: BTreeMap::new(),
             by_user: BTreeMap::new(),
@@ -432,6 +438,7 @@ impl NatfwClient {
         self.now = self.now.max(now);
         self.judge_part(resources);
         self.leave_part(resources);
+        self.step_left();
         for _ in 0..AT_ONCE {
             let Some(index) = self.wheel.pop_due(&mut self.records, self.now) else { return };
             if let Some(key) = self.records.key_of(index) {
@@ -444,7 +451,8 @@ impl NatfwClient {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         let at_work = self.judging.is_some() || !self.leaving.is_empty();
-        [self.wheel.next_deadline(), at_work.then_some(self.now)].into_iter().flatten().min()
+        let all = [self.wheel.next_deadline(), at_work.then_some(self.now), self.left.deadline()];
+        all.into_iter().flatten().min()
     }
 
     /// The next output, if any; its octets are valid until the next call.

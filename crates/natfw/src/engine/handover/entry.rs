@@ -1,6 +1,7 @@
 //! What a node leaves to its successor, in octets.
 
 use core::net::IpAddr;
+use core::time::Duration;
 
 use signalbox_core::ports::Binding;
 use signalbox_core::security::{Fingerprint, Identity};
@@ -39,8 +40,8 @@ pub(super) struct Former<'a> {
 #[expect(clippy::large_enum_variant, reason = "one at a time, at the start and the end of a daemon")]
 pub(super) enum Entry<'a> {
     Session(Former<'a>),
-    /// A translation that the kernel has, and the seconds until it ends.
-    Binding(Binding, u32),
+    /// A translation that the kernel has, and the time until it ends.
+    Binding(Binding, Duration),
 }
 
 impl Former<'_> {
@@ -62,15 +63,9 @@ impl Former<'_> {
 }
 
 /// Writes a translation that the kernel has.
-pub(super) fn binding(binding: &Binding, left: u32) -> Vec<u8> {
-    let mut octets = Vec::new();
-    let mut w = Writer::new(&mut octets);
-    w.u8(BINDING);
-    address(&mut w, binding.address);
-    w.u8(binding.protocol);
-    w.u16(binding.port);
-    w.u16(binding.external);
-    w.u32(left);
+pub(super) fn binding(binding: &Binding, left: Duration) -> Vec<u8> {
+    let mut octets = vec![BINDING];
+    octets.extend(binding.write(left));
     octets
 }
 
@@ -91,11 +86,7 @@ impl<'a> Entry<'a> {
                 mri: read_mri(&mut r)?,
                 message: r.take_rest(),
             })),
-            BINDING => {
-                let (address, protocol) = (read_address(&mut r)?, r.u8().ok()?);
-                let (port, external) = (r.u16().ok()?, r.u16().ok()?);
-                Some(Self::Binding(Binding { address, protocol, port, external }, r.u32().ok()?))
-            }
+            BINDING => Binding::read(r.take_rest()).map(|(binding, left)| Self::Binding(binding, left)),
             _ => None,
         }
     }
@@ -277,8 +268,8 @@ mod tests {
         }
         let address = "10.0.0.1".parse().unwrap();
         let one = Binding { address, protocol: 17, port: 5000, external: 40_001 };
-        let octets = binding(&one, 60);
-        assert_eq!(Entry::parse(&octets), Some(Entry::Binding(one, 60)));
+        let octets = binding(&one, Duration::from_secs(60));
+        assert_eq!(Entry::parse(&octets), Some(Entry::Binding(one, Duration::from_secs(60))));
         assert_eq!(Entry::parse(&octets[..octets.len() - 1]), None);
     }
 

@@ -44,8 +44,7 @@ const CHANGED: &str = "what it asks for is no longer possible after the restart"
 /// until it ends there.
 #[must_use]
 pub fn left_binding(binding: &Binding, left: Duration) -> Vec<u8> {
-    let seconds = left.as_secs().saturating_add(u64::from(left.subsec_nanos() > 0));
-    entry::binding(binding, u32::try_from(seconds).unwrap_or(u32::MAX))
+    entry::binding(binding, left)
 }
 
 impl Session {
@@ -146,9 +145,7 @@ impl Natfw {
         while let Some(entry) = entries.take() {
             match Entry::parse(entry) {
                 Some(Entry::Session(former)) => self.restore(&former, resources),
-                Some(Entry::Binding(binding, left)) => {
-                    self.keep_port(&binding, Duration::from_secs(left.into()));
-                }
+                Some(Entry::Binding(binding, left)) => self.keep_port(&binding, left),
                 None => tracing::debug!(reason = "damaged", "session of the predecessor dropped"),
             }
         }

@@ -20,6 +20,7 @@ use signalbox_casp::clients::ping::PingClient;
 use signalbox_casp::clients::qos::{self, PROTOCOL, QosClient};
 use signalbox_casp::engine::{self as casp, Casp, Input, Output as Out, OwnedRequest};
 use signalbox_casp::wire::ClientType;
+use signalbox_core::handover::Entries;
 use signalbox_core::metrics::{Gauge, PEERS, SESSIONS, Subsystem};
 use signalbox_core::node::{Interface, NoRoute, Output, Prefix, Route, RouteQuery, StreamId};
 use signalbox_core::packet::Received;
@@ -281,6 +282,18 @@ impl Protocol for Instance {
 
     fn record_stop(&self, cx: &mut Context<'_>, from: u32, _left: bool) -> Option<u32> {
         self.passages()?.record_stop(from, cx.resources)
+    }
+
+    fn hand_over(&self, now: Time, to: &mut Entries) {
+        if let Some(passages) = &self.passages {
+            passages.client.hand_over(now, to);
+        }
+    }
+
+    fn take_over(&mut self, cx: &mut Context<'_>, entries: Entries) {
+        if let Some(passages) = &mut self.passages {
+            passages.client.take_over(cx.now, entries);
+        }
     }
 
     fn pinhole(&mut self, cx: &mut Context<'_>, id: PinholeId, result: Result<(), PinholeError>) {
