@@ -117,6 +117,7 @@ fn a_session_of_another_hop_is_not_taken() {
     let reserve = rig.last(2, QosType::RESERVE);
     rig.restart(2);
     rig.inject(Packet { branch: 7, from: 3, reverse: false, ..reserve });
+    rig.wait(Duration::from_secs(1));
     rig.restart(0);
     rig.restart(1);
     let request = kept(&rig, 1.0);

@@ -86,7 +86,7 @@ fn a_session_that_others_fill_is_not_taken() {
     ask(&mut rig, 1, false, Some(KEPT));
     let create = rig.last(1, NatfwType::CREATE);
     rig.close();
-    rig.restart(0);
+    rig.wait(Duration::from_secs(400));
     let FlowId::V4Ports { src, dst, src_port, protocol, .. } = create.flow else { unreachable!() };
     for dst_port in 1..=4 {
         let flow = FlowId::V4Ports { src, dst, src_port, dst_port, protocol };
@@ -95,6 +95,7 @@ fn a_session_that_others_fill_is_not_taken() {
         NatfwMessage::compose(NatfwType::CREATE, &values, &mut data).unwrap();
         rig.carry(Packet { to: 2, from: 1, flow, data, ..create.clone() });
     }
+    rig.restart(0);
     rig.clear();
     ask(&mut rig, 1, false, Some(KEPT));
     let events = rig.events(0);

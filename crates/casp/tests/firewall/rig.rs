@@ -184,11 +184,11 @@ pub(crate) struct Rig {
 }
 
 impl Node {
-    fn new(n: usize, policy: signalbox_resources::Config, config: Config) -> Self {
+    fn new(n: usize, policy: signalbox_resources::Config, config: Config, seed: u8) -> Self {
         let interfaces = [interface(LEFT, "left", vec![at(n)]), interface(RIGHT, "right", Vec::new())];
         let mut resources = Resources::new(policy, 0, [1; 32]).unwrap();
         resources.interfaces(&interfaces);
-        let mut client = NatfwClient::new(config, [u8::try_from(n).unwrap(); 32]);
+        let mut client = NatfwClient::new(config, [seed; 32]);
         client.interfaces(&interfaces);
         client.set_wall_clock(1_700_000_000_000_000);
         Self {
@@ -240,7 +240,8 @@ impl Rig {
             let near_first = n < nodes.div_ceil(2);
             let inside = vec![if near_first { "left" } else { "right" }.to_owned()];
             let role = if n != 0 && n + 1 != nodes { Role::Firewall } else { Role::Host };
-            Node::new(n, policy(n), set(n, Config { role, inside, ..Config::default() }))
+            let config = set(n, Config { role, inside, ..Config::default() });
+            Node::new(n, policy(n), config, u8::try_from(n).unwrap())
         };
         Self {
             nodes: (0..nodes).map(node).collect(),
@@ -264,7 +265,9 @@ impl Rig {
 
     /// The same with a configuration.
     pub(crate) fn restart_as(&mut self, n: usize, config: Config) {
-        self.nodes[n] = Node::new(n, signalbox_resources::Config::default(), config);
+        // The next one draws other numbers.
+        let seed = u8::try_from(self.next_id % 64).unwrap() + 128;
+        self.nodes[n] = Node::new(n, signalbox_resources::Config::default(), config, seed);
     }
 
     /// A request of the first node to the last one.

@@ -191,7 +191,7 @@ fn next_create_asks_for_the_opposite_flow() {
     let next = NatfwValue::Next(NatfwType::CREATE, Tlvs::of(&nested));
     rig.inject(0, 1, NatfwType::CREATE, &[NatfwValue::MsgId(5), NatfwValue::Age(1), next]);
     let back = rig.last(1, NatfwType::CREATE);
-    assert_eq!((back.flow, back.reverse, back.session), (flow(3).reversed(), false, crate::rig::FIRST));
+    assert_eq!((back.flow, back.reverse, back.session), (flow(3).reversed(), false, FIRST));
     assert!(back.values().contains(&NatfwValue::ApplicationId(b"voice")));
     assert_ne!((back.msg_id(), back.age()), (5, 1));
 }
@@ -248,7 +248,7 @@ fn each_direction_has_its_own_request() {
         if !known {
             rig = Rig::open(3);
         }
-        let (session, back) = (crate::rig::FIRST, flow(3).reversed());
+        let (session, back) = (FIRST, flow(3).reversed());
         rig.deaf = Some(0);
         rig.carry(Packet {
             session,

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use signalbox_core::handover::Entries;
-use signalbox_gist::gateway::Input;
+use signalbox_gist::gateway::{Config, Input};
 
 use crate::adopted::handshake;
 use crate::rig::*;
@@ -12,12 +12,13 @@ use crate::rig::*;
 /// time of a binding.
 #[test]
 fn an_end_keeps_its_port_over_a_restart() {
-    let mut rig = Rig::new();
+    let gateway = |seed| Rig::between(Config { forwards: Vec::new(), ..config() }, [GATE, EXTERNAL], seed);
+    let mut rig = gateway(7);
     let port = handshake(&mut rig);
     let mut entries = Entries::default();
     rig.gateway.hand_over(&mut entries);
     let again = |entries: &Entries| {
-        let mut rig = Rig::between(config(), [GATE, EXTERNAL], 8);
+        let mut rig = gateway(8);
         rig.gateway.take_over(rig.now, entries.clone());
         rig
     };

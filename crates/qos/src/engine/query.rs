@@ -14,7 +14,7 @@ use super::grant::copy_objects;
 use super::holders::Holders;
 use super::receive::Progress;
 use super::rmf::{self, Flow};
-use super::session::{Local, Marks, Origin, RequestKind, Session, Stage};
+use super::session::{Local, Marks, Origin, RequestKind, Stage};
 use super::source::Source;
 use super::table::shared_qspec;
 use super::waiting::Arrival;

@@ -565,7 +565,8 @@ impl NatfwClient {
         self.close_rules(key, resources);
         self.wheel.cancel(&mut self.records, key.index());
         let Some(record) = self.records.remove(key) else { return };
-        if let Some(session) = record.session.or(record.own.as_ref().and_then(|own| own.kept)) {
+        let name = record.session.or(record.own.as_ref().and_then(|own| own.kept));
+        if let Some(session) = name {
             self.by_session.remove(&(session, record.flow));
         }
         if let Some(user) = record.answered.and_then(|answered| answered.user) {

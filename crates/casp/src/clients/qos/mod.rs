@@ -429,10 +429,11 @@ impl QosClient {
         self.tear_down(key);
         self.wheel.cancel(&mut self.records, key.index());
         let Some(record) = self.records.remove(key) else { return };
+        let name = record.session.or(record.kept());
         if let Some(period) = record.period {
             self.periods.remove(&(period.end, key));
         }
-        if let Some(session) = record.session.or(record.kept()) {
+        if let Some(session) = name {
             self.by_session.remove(&(session, record.instead));
         }
         if let Some(holder) = record.holder {

@@ -26,9 +26,11 @@ fn the_next_request_replaces_what_a_crash_left() {
             sim.run_for(SECOND);
             let stranger = ReserveRequest { session: None, ..request(10_000) };
             casp(&mut sim, nodes[0], id - 1, CaspCommand::Reserve(Box::new(stranger)));
-            sim.run_for(SECOND);
-            let refused = events(&sim, id - 1).iter().any(|one| matches!(one, ReservationEvent::Failed(_)));
-            assert!(refused, "{:?}", events(&sim, id - 1));
+            let failed = |one: &&ReservationEvent| matches!(one, ReservationEvent::Failed(_));
+            sim.expect("another session is refused", SECOND * 30, |sim| {
+                events(sim, id - 1).iter().any(failed)
+            });
+            eprintln!("refused at {:?}", sim.now());
             casp(&mut sim, nodes[0], id, CaspCommand::Reserve(Box::new(request(rate))));
             sim.expect("it is granted at once", SECOND * 2, |sim| granted(sim, id) == 1);
             // What the crash left would have expired by now.
