@@ -1,5 +1,7 @@
 //! Summary refreshes and tears: several sessions in one RESERVE (RFC 5974 §3.2.6, §5.3.6, §5.3.7).
 
+use std::collections::BTreeSet;
+
 use signalbox_core::SessionId;
 use signalbox_core::service::SiiHandle;
 use signalbox_core::slab::Key;
@@ -95,9 +97,14 @@ impl Qos {
         let (Some(sessions), Some(rsns)) = (message.session_ids, message.rsns) else { return };
         let onward = self.sessions.get(first).and_then(|s| s.next_peer().filter(|_| !s.is_end()));
         let mut groups: Vec<(Option<SiiHandle>, Vec<Key>)> = vec![(onward, vec![first])];
+        // A peer may list a session twice, or that of the tear itself.
+        let mut listed = BTreeSet::from([first]);
         for (id, number) in sessions.iter().zip(rsns.iter()) {
             self.end_reserves(id, arrival.sii, Rsn { number, epoch: rsns.epoch });
             let Some(key) = self.find(id).filter(|key| self.is_listed_peer(*key, arrival)) else { continue };
+            if !listed.insert(key) {
+                continue;
+            }
             let Some(session) = self.sessions.get_mut(key) else { continue };
             let Some(stored) = session.rsn_in.get() else { continue };
             let same_epoch = stored.epoch == rsns.epoch;
@@ -166,7 +173,7 @@ impl Qos {
     /// are to be confirmed, each session gets its own.
     pub(super) fn on_release_many(&mut self, ids: &[u64], resources: &mut Resources) {
         let mut groups: Vec<(Option<SiiHandle>, Vec<Key>)> = Vec::new();
-        for id in ids {
+        for id in ids.iter().collect::<BTreeSet<_>>() {
             let Some(key) = self.commands.get(id).copied() else {
                 self.on_release(*id, resources);
                 continue;

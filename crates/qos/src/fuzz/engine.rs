@@ -18,7 +18,8 @@ use crate::engine::{Command, Config, Flow, Input, Output, Qos, QosRequest, Reser
 use crate::qspec::Wish;
 use crate::wire::qspec::{Flags, Procedure, Tmod, Value};
 use crate::wire::{
-    BindingCode, BoundSession, Carried, GenericFlags, Info, Message, MessageFlags, MessageType, Rsn,
+    BindingCode, BoundSession, Carried, GenericFlags, Info, Message, MessageFlags, MessageType, Rsn, RsnList,
+    SessionIds,
 };
 
 /// Capacity of the outgoing link, octets a second, and the part of it that reservations may have by default.
@@ -216,6 +217,13 @@ impl Node {
         if kind & 64 != 0 {
             message.bound_sessions = Carried::bound_sessions(&bound);
         }
+        // A list may name a session twice.
+        let listed = [rate, rate >> 2, rate >> 4, rate].map(session);
+        let (ids, numbers) = (listed.map(|session| session.0), [rsn.number.to_be_bytes(); 4]);
+        if kind & 32 != 0 && matches!(kind & 7, 3 | 4) {
+            message.session_ids = SessionIds::from_octets(ids.as_flattened());
+            message.rsns = RsnList::from_octets(rsn.epoch, numbers.as_flattened());
+        }
         let mut octets = Vec::new();
         if message.encode(&mut Writer::new(&mut octets)).is_err() {
             return;
@@ -232,7 +240,9 @@ impl Node {
     fn command(&mut self, number: u8, rate: u8) {
         let command = match number >> 6 {
             0 => Command::Release,
-            1 => Command::ReleaseMany(vec![u64::from(number & 3), u64::from(rate & 3)]),
+            1 => Command::ReleaseMany(
+                [number, rate, rate >> 2, rate >> 4].map(|id| u64::from(id & 3)).to_vec(),
+            ),
             _ => {
                 let dst = v4(203, 0, 113, 10 + (number & 3));
                 let mut request =
@@ -331,12 +341,6 @@ pub fn qos_engine(octets: &[u8]) {
         node.wait(Duration::from_secs(60));
     }
     node.check();
-    eprintln!(
-        "DBG {:?} next {:?} {:?}",
-        node.now,
-        node.qos.next_deadline(),
-        node.qos.view(node.now).collect::<Vec<_>>()
-    );
     assert_eq!(node.qos.sessions(), 0, "soft state ends");
     assert_eq!(node.resources.reservations().count(), 0, "what was granted is released");
 }

@@ -50,6 +50,17 @@ fn one_tear_ends_many_sessions() {
     assert_eq!(net.nodes.iter().map(|n| n.qos.sessions()).sum::<u32>(), 0);
 }
 
+/// A user names reservations twice. They stayed at the nodes further on, and the node could crash.
+#[test]
+fn a_reservation_that_is_named_twice_is_released_once() {
+    let mut net = with(4, Config { summary: 16, repeat_tear: false, ..Config::default() });
+    net.command(0, 99, Command::ReleaseMany(vec![0, 1, 2, 1, 2, 3, 0]));
+    net.seconds(1);
+    assert_eq!(net.all_held(), [0; 3]);
+    assert_eq!(net.events(0), vec![QosEvent::Released; 4]);
+    assert_eq!(net.nodes.iter().map(|n| n.qos.sessions()).sum::<u32>(), 0);
+}
+
 /// If tears are to be confirmed, each session has its own.
 #[test]
 fn each_tear_that_is_to_be_confirmed_goes_by_itself() {

@@ -7,10 +7,14 @@ use signalbox_core::service::{
 };
 use signalbox_core::{IfIndex, Mri, NslpId, SessionId};
 use signalbox_qos::engine::{Config, Input};
-use signalbox_qos::wire::{BindingCode, BoundSession, Carried, Info, Message, MessageFlags, MessageType};
+use signalbox_qos::wire::{
+    BindingCode, BoundSession, Carried, Info, Message, MessageFlags, MessageType, RsnList, SessionIds,
+};
 use signalbox_wire::Writer;
 
-use crate::rig::{BEFORE, OTHER, Rig, SESSION, addr, flow, octets, qspec, query_qspec, reserve};
+use crate::rig::{
+    BEFORE, BEHIND, EPOCH, OTHER, Rig, SESSION, addr, flow, octets, qspec, query_qspec, reserve,
+};
 
 fn session(number: u32) -> SessionId {
     let mut id = [0; 16];
@@ -424,4 +428,43 @@ fn leaves_sessions_to_others(flood: Option<&str>) {
         rig.receive_octets(BEFORE, flow_to(port), session(number), &octets(&reserve(1, &some)));
     }
     assert!(rig.qos.sessions() >= 40, "{}", rig.qos.sessions());
+}
+
+/// A peer names sessions twice in the list of a tear, and the session of the tear itself. The node crashed.
+#[test]
+fn a_session_that_a_tear_names_twice_ends_once() {
+    for knows_next in [false, true] {
+        let mut rig = wide();
+        let some = qspec(1_000);
+        for number in 1..=3 {
+            let (mri, id) = (flow_to(u16::try_from(number).unwrap()), session(number));
+            let message = Message { rii: Some(500), ..reserve(1, &some) };
+            rig.receive_octets(BEFORE, mri, id, &octets(&message));
+            if knows_next {
+                let info = Some(Info::RESERVED.into());
+                let answer = Message { rii: Some(500), info, ..Message::new(MessageType::RESPONSE) };
+                rig.receive_octets(BEHIND, mri.inverted(), id, &octets(&answer));
+            }
+        }
+        assert_eq!((rig.qos.sessions(), rig.held()), (3, 3_000));
+        let ids: Vec<u8> = [2, 1, 3, 2, 3].iter().flat_map(|number| session(*number).0).collect();
+        let numbers: Vec<u8> = [2u32, 2, 2, 2, 3].iter().flat_map(|number| number.to_be_bytes()).collect();
+        let tear = Message {
+            flags: MessageFlags::TEAR,
+            session_ids: SessionIds::from_octets(&ids),
+            rsns: RsnList::from_octets(EPOCH, &numbers),
+            ..reserve(2, &[])
+        };
+        let sent = rig.receive_octets(BEFORE, flow_to(1), session(1), &octets(&tear));
+        let listed = |sent: &crate::rig::Sent| {
+            let ids = sent.message().session_ids.map(|ids| ids.iter().collect::<Vec<_>>());
+            (sent.session, ids.unwrap_or_default())
+        };
+        let torn: Vec<_> = sent.iter().map(listed).collect();
+        let together = vec![(session(1), vec![session(2), session(3)])];
+        let each = vec![(session(1), vec![]), (session(2), vec![]), (session(3), vec![])];
+        assert_eq!(torn, if knows_next { together } else { each });
+        assert_eq!((rig.qos.sessions(), rig.held(), rig.qos.counters().torn_down), (0, 0, 3));
+        assert_eq!(rig.qos.next_deadline(), None);
+    }
 }
