@@ -210,7 +210,8 @@ impl Qos {
         let nslp =
             if Some(arrival.nslp) == self.config.bypass_nslp { self.config.nslp } else { arrival.nslp };
         let gap = self.after_gap(arrival) && !self.config.ignore_gaps;
-        let bare = self.sessions.get(key).is_some_and(|s| s.stage == Stage::Path);
+        // What began here keeps its own contents.
+        let bare = self.sessions.get(key).is_some_and(|s| s.stage == Stage::Path && s.local.is_none());
         let until = self.now + self.config.retry_max;
         let Some(session) = self.sessions.get_mut(key) else { return };
         let qspec = shared_qspec(&mut self.qspecs, qspec);

@@ -6,7 +6,7 @@ use signalbox_core::service::{
     TransferAttributes,
 };
 use signalbox_core::{IfIndex, Mri, NslpId, SessionId};
-use signalbox_qos::engine::{Config, Input};
+use signalbox_qos::engine::{Config, Input, ReverseDirection};
 use signalbox_qos::wire::{
     BindingCode, BoundSession, Carried, Info, Message, MessageFlags, MessageType, RsnList, SessionIds,
 };
@@ -467,4 +467,32 @@ fn a_session_that_a_tear_names_twice_ends_once() {
         assert_eq!((rig.qos.sessions(), rig.held(), rig.qos.counters().torn_down), (0, 0, 3));
         assert_eq!(rig.qos.next_deadline(), None);
     }
+}
+
+/// A peer sends a QUERY for the session of a reverse direction, which this node has bound to the first one. The binding stayed in
+/// the table after the end of the session.
+#[test]
+fn a_query_of_a_peer_leaves_the_bindings_of_this_node() {
+    let mut rig = Rig::with(Config { way_back: ReverseDirection::Ask, ..Config::default() });
+    rig.end = true;
+    let (some, back) = (qspec(10_000), SessionId([8; 16]));
+    let mut bound = Vec::new();
+    let binding = BoundSession { code: BindingCode::BIDIRECTIONAL, session: back };
+    binding.write(&mut Writer::new(&mut bound)).unwrap();
+    let first = Message { bound_sessions: Carried::bound_sessions(&bound), ..reserve(1, &some) };
+    let sent = rig.receive(&first);
+    assert!(sent.iter().any(|sent| sent.session == back && sent.message().is_reserve_init()), "{sent:?}");
+    let ours = |rig: &Rig| rig.qos.view_of(rig.now, back).map(|view| view.bound.len());
+    assert_eq!(ours(&rig), Some(1));
+
+    let wish = query_qspec(10_000);
+    let flags = MessageFlags::RESERVE_INIT;
+    let query = Message { flags, qspec: Some(&wish), ..Message::new(MessageType::QUERY) };
+    rig.receive_octets(BEFORE, flow_to(7), back, &octets(&query));
+    assert_eq!(ours(&rig), Some(1));
+    // Nobody reserves it. Then the first one ends, too.
+    rig.until(rig.now + std::time::Duration::from_secs(60));
+    assert_eq!((ours(&rig), rig.qos.sessions()), (None, 1));
+    rig.receive(&Message { flags: MessageFlags::TEAR, ..reserve(2, &[]) });
+    assert_eq!((rig.qos.sessions(), rig.qos.next_deadline()), (0, None));
 }
