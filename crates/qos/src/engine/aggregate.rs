@@ -5,7 +5,7 @@
 use signalbox_core::mri::PathCoupled;
 use signalbox_core::node::Route;
 use signalbox_core::slab::Key;
-use signalbox_core::{Mri, NslpId};
+use signalbox_core::{Mri, NslpId, invariant};
 use signalbox_resources::Resources;
 use signalbox_wire::Writer;
 
@@ -61,13 +61,17 @@ impl Qos {
     ) -> (NslpId, Option<MessageId>) {
         let bypass = self.config.bypass_nslp.unwrap_or(self.config.nslp);
         self.leave_aggregate(key);
-        if let Some(session) = self.sessions.get_mut(key) {
+        if let Some(session) = invariant!(self.sessions.get_mut(key), "who joins has a session") {
             session.seldom.change(|seldom| seldom.aggregate = Some((number, rate)));
         }
-        let Some(step) = self.config.aggregates.get(number).map(|aggregate| aggregate.step.max(1)) else {
+        let Some(step) = invariant!(self.config.aggregates.get(number), "a member has an aggregate")
+            .map(|aggregate| aggregate.step.max(1))
+        else {
             return (bypass, None);
         };
-        let Some(entry) = self.aggregates.get_mut(number) else { return (bypass, None) };
+        let Some(entry) = invariant!(self.aggregates.get_mut(number), "an aggregate has a state") else {
+            return (bypass, None);
+        };
         entry.used = entry.used.saturating_add(rate);
         let wanted = entry.used.div_ceil(step).saturating_mul(step);
         if wanted <= entry.size {
@@ -83,9 +87,11 @@ impl Qos {
 
     /// Removes a flow from its aggregate.
     pub(super) fn leave_aggregate(&mut self, key: Key) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "who leaves has a session") else {
+            return;
+        };
         if let Some((number, rate)) = session.seldom.change(|seldom| seldom.aggregate.take())
-            && let Some(entry) = self.aggregates.get_mut(number)
+            && let Some(entry) = invariant!(self.aggregates.get_mut(number), "a former aggregate has a state")
         {
             entry.used = entry.used.saturating_sub(rate);
             entry.left = true;
@@ -95,7 +101,10 @@ impl Qos {
     /// Shrinks aggregates that flows have left, and tears down those without flows.
     pub(super) fn step_aggregates(&mut self, resources: &mut Resources) {
         for number in 0..self.aggregates.len() {
-            let Some(entry) = self.aggregates.get_mut(number) else { return };
+            let Some(entry) = invariant!(self.aggregates.get_mut(number), "each aggregate has a state")
+            else {
+                return;
+            };
             if !core::mem::take(&mut entry.left) {
                 continue;
             }
@@ -107,7 +116,9 @@ impl Qos {
                 }
                 continue;
             }
-            let Some(step) = self.config.aggregates.get(number).map(|aggregate| aggregate.step.max(1)) else {
+            let Some(step) = invariant!(self.config.aggregates.get(number), "each aggregate is configured")
+                .map(|aggregate| aggregate.step.max(1))
+            else {
                 continue;
             };
             let wanted = entry.used.div_ceil(step).saturating_mul(step);
@@ -121,8 +132,9 @@ impl Qos {
 
     fn bind_to_aggregate(&mut self, key: Key, number: usize) {
         let to = self.aggregates.get(number).and_then(|entry| entry.key);
+        // There was perhaps no place for it.
         let Some(session) = to.and_then(|to| self.sessions.get(to)).map(|session| session.id) else { return };
-        let Some(member) = self.sessions.get(key) else { return };
+        let Some(member) = invariant!(self.sessions.get(key), "a member has a session") else { return };
         let mut bound = member.seldom.bound.clone();
         if Carried::bound_sessions(&bound).sessions().any(|b| b.session == session) {
             return;
@@ -136,8 +148,11 @@ impl Qos {
     /// Sends a RESERVE for the new size of an aggregate. The flows have the grants at this node; the session of the
     /// aggregate has none here.
     fn resize(&mut self, number: usize, route: Option<&Route>, msg_id: Option<MessageId>) {
-        let Some(aggregate) = self.config.aggregates.get(number) else { return };
-        let Some(entry) = self.aggregates.get(number) else { return };
+        let Some(aggregate) = invariant!(self.config.aggregates.get(number), "a size is of an aggregate")
+        else {
+            return;
+        };
+        let Some(entry) = invariant!(self.aggregates.get(number), "a size has a state") else { return };
         let (dscp, dst, size) = (aggregate.dscp, aggregate.deaggregator, entry.size);
         tracing::debug!(peer = %dst, dscp, rate = size, "aggregate changes its size");
         let key = match entry.key {
@@ -150,14 +165,17 @@ impl Qos {
                 let Ok(key) = self.open(id, Mri::PathCoupled(flow), self.config.nslp, false, None) else {
                     return;
                 };
-                if let Some(session) = self.sessions.get_mut(key) {
+                if let Some(session) = invariant!(self.sessions.get_mut(key), "a new aggregate has a session")
+                {
                     session.marks.set(Marks::QNI, true);
                     // Its packets are classified by their code point only.
                     session.classifier = Some(Classifier::T);
                     session.local = Some(Box::new(Local::of(None, Origin::Aggregate(number))));
                     session.refresh_at = (self.now + self.rng.jitter(self.config.refresh, 0.5, 1.5)).into();
                 }
-                if let Some(entry) = self.aggregates.get_mut(number) {
+                if let Some(entry) =
+                    invariant!(self.aggregates.get_mut(number), "a new aggregate has a state")
+                {
                     entry.key = Some(key);
                 }
                 key
@@ -165,7 +183,9 @@ impl Qos {
         };
         let qos = QosRequest { service: Service::Dscp(dscp), ..QosRequest::rate(size.max(1)) };
         let qspec = rmf::initial(&qos, None, rmf::CarriedBy::Reserve);
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "an aggregate's session stays") else {
+            return;
+        };
         session.stage = Stage::Reserved;
         session.qspec = shared_qspec(&mut self.qspecs, &qspec);
         session.rate = size;
@@ -190,7 +210,10 @@ impl Qos {
 
     /// Restores the confirmed size after a refusal. Flows that wait for the new size fail at the end of the region.
     pub(super) fn aggregate_refused(&mut self, key: Key, number: usize, resources: &mut Resources) {
-        let Some(entry) = self.aggregates.get_mut(number) else { return };
+        let Some(entry) = invariant!(self.aggregates.get_mut(number), "a refused aggregate has a state")
+        else {
+            return;
+        };
         if entry.key != Some(key) {
             return self.end_local(key, None, resources);
         }

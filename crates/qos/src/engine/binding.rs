@@ -6,7 +6,7 @@ use signalbox_core::mri::PathCoupled;
 use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::slab::Key;
 use signalbox_core::wheel::{AT_ONCE, Link};
-use signalbox_core::{Direction, Mri, SessionId, Time};
+use signalbox_core::{Direction, Mri, SessionId, Time, invariant};
 use signalbox_resources::Resources;
 use signalbox_wire::Writer;
 
@@ -30,14 +30,16 @@ const GONE_AT_ONCE: usize = 64;
 impl Qos {
     /// Stores the BOUND-SESSION-IDs of a message (RFC 5974 §5.3.3).
     pub(super) fn bind(&mut self, key: Key, bound: &Carried<'_>) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a binding has a session") else { return };
         let same = Carried::bound_sessions(&session.seldom.bound) == *bound;
         // Those of a QUERY are stored before the session is bound to any.
         if same && bound.sessions().all(|to| self.bound_to.contains(&(to.session, key.to_u64()))) {
             return;
         }
         self.unbind(key);
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "unbinding ends no session") else {
+            return;
+        };
         tracing::debug!(session = %session.id, sessions = bound.len(), "bound sessions changed");
         session.seldom.change(|seldom| copy_objects(&mut seldom.bound, bound));
         let mut unknown = false;
@@ -54,7 +56,9 @@ impl Qos {
 
     /// Removes the bindings of a session.
     pub(super) fn unbind(&mut self, key: Key) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "an unbinding has a session") else {
+            return;
+        };
         let bound = session.seldom.change(|seldom| core::mem::take(&mut seldom.bound));
         for to in Carried::bound_sessions(&bound).sessions() {
             self.bound_to.remove(&(to.session, key.to_u64()));
@@ -65,7 +69,7 @@ impl Qos {
     /// it (RFC 5974 §3.2.8). A peer chooses how many there are and how they depend on each other: [`Qos::step_gone`]
     /// handles them in parts, without recursion.
     pub(super) fn on_gone(&mut self, key: Key) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "an end has a session") else { return };
         let gone = session.id;
         // The user is at the QNR of a reservation that its receiver made.
         let local = session.local.as_ref().filter(|_| !session.marks.has(Marks::QNI));
@@ -74,7 +78,7 @@ impl Qos {
             let lost = own_failure(Info::RESERVATION_FAILURE, Some("the receiver's reservation ended"));
             self.out.event(id, if releasing { QosEvent::Released } else { QosEvent::Lost(lost) });
             self.commands.remove(&id);
-            if let Some(session) = self.sessions.get_mut(key) {
+            if let Some(session) = invariant!(self.sessions.get_mut(key), "an event ends no session") {
                 session.local = None;
             }
         }
@@ -109,7 +113,7 @@ impl Qos {
     }
 
     fn bound_session_gone(&mut self, key: Key, gone: SessionId, resources: &mut Resources) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a bound session exists") else { return };
         if session.stage != Stage::Reserved {
             return;
         }
@@ -168,7 +172,7 @@ impl Qos {
         if self.config.way_back == ReverseDirection::None {
             return;
         }
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a QNR has a session") else { return };
         let Some(back) = bidirectional(&session.seldom.bound) else { return };
         let ours = session.direction == Direction::Downstream && session.marks.has(Marks::QNR);
         let known = self.find(back).and_then(|key| self.sessions.get(key));
@@ -210,7 +214,7 @@ impl Qos {
         let Ok(key) = self.open(back, session_mri, self.config.nslp, ask, holder) else {
             return self.notify_initiator(first, Info::RESERVATION_FAILURE, Some("max_sessions: all in use"));
         };
-        if let Some(record) = self.sessions.get_mut(key) {
+        if let Some(record) = invariant!(self.sessions.get_mut(key), "a reverse session exists") {
             record.seldom.change(|seldom| seldom.auth = auth);
             record.local = Some(Box::new(Local::of(None, Origin::ReverseDirection(id))));
             record.marks.set(if ask { Marks::RECEIVER_INITIATED } else { Marks::QNI }, true);
@@ -261,7 +265,7 @@ impl Qos {
         // One session of a user is bound to it. Others can be bound to it by nodes of its path only.
         let waiting: Vec<Key> = self.dependents(back, 0).take(GONE_AT_ONCE).collect();
         for key in waiting {
-            let Some(local) = self.sessions.get_mut(key).and_then(|s| s.local.as_mut()) else { continue };
+            let Some(local) = self.sessions.get_mut(key).and_then(|s| s.local.as_mut()) else { continue }; // one of a peer
             if let Some((session, stands)) = local.reverse.as_mut()
                 && *session == back
             {
@@ -384,7 +388,7 @@ impl Qos {
 
     fn seen(&self, id: [u8; 16]) -> Option<bool> {
         let key = self.by_message.get(&(id, 2))?;
-        match self.waiting.get(*key)?.what {
+        match invariant!(self.waiting.get(*key), "a result has a place")?.what {
             Waiting::Processed { granted, .. } => Some(granted),
             _ => None,
         }
@@ -393,7 +397,7 @@ impl Qos {
     fn take_waiting(&mut self, id: [u8; 16], trigger: bool) -> Option<(Vec<u8>, Arrival)> {
         let key = self.by_message.remove(&(id, u8::from(trigger)))?;
         self.waiting_wheel.cancel(&mut self.waiting, key.index());
-        match self.take_slot(key)?.what {
+        match invariant!(self.take_slot(key), "a MSG-ID has a place")?.what {
             Waiting::Bound { octets, arrival, .. } => Some((octets, arrival)),
             _ => None,
         }
@@ -403,7 +407,10 @@ impl Qos {
     pub(super) fn step_waiting(&mut self) {
         for _ in 0..AT_ONCE {
             let Some(index) = self.waiting_wheel.pop_due(&mut self.waiting, self.now) else { return };
-            let Some(place) = self.waiting.key_of(index).and_then(|key| self.take_slot(key)) else {
+            let Some(place) = invariant!(
+                self.waiting.key_of(index).and_then(|key| self.take_slot(key)),
+                "a timer has a place"
+            ) else {
                 continue;
             };
             match place.what {

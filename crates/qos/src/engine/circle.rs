@@ -6,8 +6,8 @@
 //! few messages of one session on in one time, and a refresh carries an RII of this node, which comes back to it if
 //! only a circle refreshes the session.
 
-use signalbox_core::Time;
 use signalbox_core::slab::Key;
+use signalbox_core::{Time, invariant};
 use signalbox_resources::{End, Resources};
 
 use super::Qos;
@@ -74,7 +74,9 @@ impl Qos {
     fn returns(&mut self, message: &Message<'_>, arrival: &Arrival) -> bool {
         let first_try = self.now + self.config.retry_max.saturating_sub(self.config.request_retry);
         let Some(key) = self.find(arrival.session) else { return false };
-        let Some(session) = self.sessions.get(key) else { return false };
+        let Some(session) = invariant!(self.sessions.get(key), "a return has a session") else {
+            return false;
+        };
         let known = match message.rii {
             Some(rii) => session.returns(rii, arrival, first_try),
             None => {
@@ -91,7 +93,9 @@ impl Qos {
     fn may_pass_uncounted(&mut self, key: Key, what: (Option<u32>, bool)) -> bool {
         let (now, pause) = (self.now, self.config.retry_max / 2);
         let most = if what.0.is_some() { MOST_TIMES } else { MOST_UNCOUNTED };
-        let Some(session) = self.sessions.get_mut(key) else { return false };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a counted message has a session") else {
+            return false;
+        };
         session.seldom.change(|seldom| {
             let known = &mut seldom.uncounted;
             let Some(one) = known.iter_mut().find(|one| one.what == what) else {
@@ -132,19 +136,21 @@ impl Qos {
     /// cannot ask for both.
     pub(super) fn mark_refresh(&mut self, key: Key, acknowledged: bool) -> Option<u32> {
         let uncounted = self.has(key, Marks::UNCOUNTED);
-        let last = self.sessions.get(key)?.seldom.circling;
+        let last = invariant!(self.sessions.get(key), "a mark has a session")?.seldom.circling;
         if !uncounted && last.is_none() {
             return None;
         }
         let rii = (uncounted && !(acknowledged && last.is_some())).then(|| self.new_rii(key));
-        self.sessions.get_mut(key)?.seldom.change(|seldom| seldom.circling = rii);
+        invariant!(self.sessions.get_mut(key), "an RII ends no session")?
+            .seldom
+            .change(|seldom| seldom.circling = rii);
         rii
     }
 
     /// Ends a reservation that only a circle refreshes: an own refresh came back from the previous peer.
     fn end_circle(&mut self, message: &Message<'_>, arrival: &Arrival, resources: &mut Resources) {
-        let Some(key) = self.find(arrival.session) else { return };
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(key) = invariant!(self.find(arrival.session), "what returns is known") else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a circle has a session") else { return };
         let own = message.rii.is_some() && message.rii == session.seldom.circling;
         if !own || session.previous_peer() != arrival.sii || session.stage != Stage::Reserved {
             return;

@@ -2,7 +2,7 @@
 
 use signalbox_core::service::{Security, SiiHandle, StateHandle, TransferAttributes};
 use signalbox_core::slab::Key;
-use signalbox_core::{Mri, NslpId, SessionId};
+use signalbox_core::{Mri, NslpId, SessionId, invariant};
 use signalbox_wire::Writer;
 
 use super::Qos;
@@ -135,7 +135,7 @@ impl Qos {
     /// Sends a RESERVE of a session to the next peer (RFC 5974 §5.1.2.1). Returns its octets if the caller keeps them,
     /// else an empty vector; `None` if it could not be sent.
     pub(super) fn send_reserve(&mut self, key: Key, form: Form, extra: Extra<'_>) -> Option<Vec<u8>> {
-        let session = self.sessions.get(key)?;
+        let session = invariant!(self.sessions.get(key), "a RESERVE has a session")?;
         let gist_hops = extra.gist_hops.or(session.hops);
         if gist_hops == Some(0) {
             let id = session.id;
@@ -203,7 +203,7 @@ impl Qos {
         reserve_init: bool,
         extra: Extra<'_>,
     ) -> Option<Vec<u8>> {
-        let session = self.sessions.get(key)?;
+        let session = invariant!(self.sessions.get(key), "a QUERY has a session")?;
         let gist_hops = extra.gist_hops.or(session.query_hops);
         if gist_hops == Some(0) {
             let id = session.id;
@@ -273,7 +273,9 @@ impl Qos {
         let Some(watched) = self.out.send(&mut self.counters, parcel) else {
             return (!copy.is_empty()).then_some(copy);
         };
-        if watched && let Some(session) = self.sessions.get_mut(key) {
+        if watched
+            && let Some(session) = invariant!(self.sessions.get_mut(key), "a sent message has a session")
+        {
             session.marks.set(Marks::IN_GIST, true);
         }
         Some(copy)
@@ -283,7 +285,7 @@ impl Qos {
     pub(super) fn send_again(&mut self, key: Key, octets: &[u8], kind: RequestKind, rii: Option<u32>) {
         let mut copy = self.out.buffer();
         copy.extend_from_slice(octets);
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a repetition has a session") else { return };
         if kind == RequestKind::ReleaseNotice {
             let parcel = whatever(copy, Target::towards_initiator(session), self.attributes());
             self.counters.retransmissions += 1;

@@ -57,7 +57,7 @@ impl Qos {
 
     /// Counts what a session keeps now.
     pub(super) fn count_contents(&mut self, key: Key) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.sessions.get_mut(key) else { return }; // timers are armed after the end, too
         let octets = counted(session.kept_octets());
         let before = session.seldom.contents;
         if octets != before {

@@ -15,7 +15,7 @@
 use core::time::Duration;
 
 use signalbox_core::slab::Key;
-use signalbox_core::{Direction, Time};
+use signalbox_core::{Direction, Time, invariant};
 use signalbox_resources::{End, Resources};
 
 use super::Qos;
@@ -62,7 +62,9 @@ pub(super) struct Request {
 impl Qos {
     /// Asks the previous peer for a RESERVE if this node is a relay. False: this node is not a relay, and acts at once.
     pub(super) fn ask_previous_peer(&mut self, key: Key, then: Then) -> bool {
-        let Some(session) = self.sessions.get_mut(key) else { return false };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a relay has a session") else {
+            return false;
+        };
         let relays = session.previous_peer().is_some() && !session.marks.has(Marks::QNI);
         // RESERVEs upstream follow the Queries of the nodes before this one, which only nodes on the path send. But the next peer may
         // have reported that it has another path.
@@ -95,7 +97,7 @@ impl Qos {
         let interval = self.config.request_retry;
         let first = self.now + interval / 2;
         let tears = self.config.tear_old_branch;
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a report has a session") else { return };
         let relays = session.previous_peer().is_some() && !session.marks.has(Marks::QNI);
         let kept = session.marks.has(Marks::NO_REPLACE) || !tears;
         if !relays || kept || session.stage != Stage::Reserved {
@@ -122,7 +124,7 @@ impl Qos {
     /// Asks again when it is time. Without a report of the next peer the wait doubles, and the state of a node without an answer
     /// expires.
     pub(super) fn step_doubt(&mut self, key: Key, resources: &mut Resources) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.sessions.get_mut(key) else { return }; // what was due before may have ended it
         let Some(doubt) = session.seldom.doubt.filter(|doubt| doubt.at <= self.now) else { return };
         if doubt.left == Some(0) {
             return self.leave_old_branch(key, resources);
@@ -140,7 +142,7 @@ impl Qos {
     /// Gives back what this node holds of an old branch. It sends no tear: should the next peer have this node as its previous peer
     /// all the same, only this node has lost anything, and has it back with the next refresh.
     fn leave_old_branch(&mut self, key: Key, resources: &mut Resources) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "an old branch has a session") else { return };
         self.counters.left += 1;
         tracing::debug!(
             session = %session.id,
@@ -155,7 +157,7 @@ impl Qos {
     }
 
     fn require_reserve(&mut self, key: Key) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a question has a session") else { return };
         tracing::debug!(session = %session.id, "previous peer asked for a RESERVE");
         let source = self.own_source(session);
         let response = Message {
@@ -173,7 +175,9 @@ impl Qos {
     /// The path has perhaps never answered the reservation, because the route changed before. Then the RESERVE along the new route
     /// is the request of that peer: its user gets the answer of the whole path, and no second request is on the way.
     pub(super) fn end_doubt(&mut self, key: Key, request: Option<Request>) -> bool {
-        let Some(session) = self.sessions.get_mut(key) else { return false };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a sign of life has a session") else {
+            return false;
+        };
         let Some(doubt) = session.seldom.change(|seldom| seldom.doubt.take()) else { return false };
         match (doubt.then, request) {
             (Then::Route, request) => {

@@ -3,9 +3,9 @@
 //! What waits for a reservation dies with it: a RESERVE that is processed after the tear of its session, or a command after its
 //! release, would make a reservation that no request ends.
 
-use signalbox_core::SessionId;
 use signalbox_core::service::SiiHandle;
 use signalbox_core::slab::Key;
+use signalbox_core::{SessionId, invariant};
 
 use super::Qos;
 use super::compose::Target;
@@ -85,7 +85,7 @@ impl Qos {
                 continue;
             }
             self.waiting_wheel.cancel(&mut self.waiting, key.index());
-            let Some(slot) = self.take_slot(key) else { continue };
+            let Some(slot) = invariant!(self.take_slot(key), "an ended RESERVE waits") else { continue };
             if let Waiting::Bound { id, trigger, .. } = slot.what {
                 self.by_message.remove(&(id, u8::from(trigger)));
             }
@@ -109,6 +109,10 @@ impl Qos {
     /// Ends the commands of a user that wait for a route. False: there is none.
     pub(super) fn end_commands(&mut self, id: u64) -> bool {
         let waiting = self.slots_of(Owner::Command(id));
-        waiting.into_iter().filter_map(|key| self.take_slot(key)).count() > 0
+        waiting
+            .into_iter()
+            .filter_map(|key| invariant!(self.take_slot(key), "an ended command waits"))
+            .count()
+            > 0
     }
 }

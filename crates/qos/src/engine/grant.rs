@@ -1,9 +1,9 @@
 //! Admission of a RESERVE, and its effects (RFC 5974 §5.4.1).
 
-use signalbox_core::RareVec;
 use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Moment;
+use signalbox_core::{RareVec, invariant};
 use signalbox_resources::Resources;
 
 use super::Qos;
@@ -125,7 +125,7 @@ impl Qos {
                 let mut outcome = self.install(key, message, arrival, given, keep && other_flow, opened);
                 if let Some(number) = number {
                     let (nslp, waits_for) = self.join_aggregate(key, number, rate, &route);
-                    if let Some(session) = self.sessions.get_mut(key) {
+                    if let Some(session) = invariant!(self.sessions.get_mut(key), "a member has a session") {
                         session.nslp_next = nslp;
                         session.seldom.change(|seldom| seldom.waits_for = waits_for);
                     }
@@ -210,7 +210,9 @@ impl Qos {
         let ends = arrival.at_flow_end || super::binding::ends_at_proxy(&self.config, message);
         let gap = self.after_gap(arrival) && !self.config.ignore_gaps;
         let jitter = self.rng.jitter(self.config.refresh, 0.5, 1.5);
-        let Some(session) = self.sessions.get_mut(key) else { return Outcome::default() };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a grant has a session") else {
+            return Outcome::default();
+        };
         let absorbed = session.marks.has(Marks::REROUTING);
         session.marks.set(Marks::REROUTING, false);
         let first = session.rsn_in.is_none();
@@ -338,11 +340,13 @@ impl Qos {
 
     /// Reduces the grant to the QoS Reserved of a RESPONSE (RFC 5975 §4.3).
     pub(super) fn trim(&mut self, key: Key, message: &Message<'_>, resources: &mut Resources) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a trimmed grant has a session") else {
+            return;
+        };
         if let (Some(qspec), Some(grant)) = (message.qspec, session.grant.get()) {
             let flow = super::reroute::flow_of(&self.config, key, session);
             let rate = rmf::trim(resources, self.now, &flow, qspec, grant, session.rate);
-            if let Some(session) = self.sessions.get_mut(key) {
+            if let Some(session) = invariant!(self.sessions.get_mut(key), "a trim keeps its session") {
                 session.rate = rate;
             }
         }
@@ -356,12 +360,12 @@ impl Qos {
 
     /// Forwards a granted RESERVE, or answers it at the end of the path (RFC 5974 §5.4.1).
     fn proceed(&mut self, key: Key, message: &Message<'_>, arrival: &Arrival, outcome: Outcome) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a granted RESERVE stays") else { return };
         let hops = self.hops_with_own(message.hops, arrival, session.rate);
         let hops = hops.as_deref().and_then(Hops::from_octets);
         let info = if outcome.changed { Info::RESERVED } else { Info::REFRESHED };
         let bound = self.unsettled(message, arrival);
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "hops are of a session") else { return };
         let until = self.now + self.config.retry_max;
         if session.is_end() {
             if let Some(rii) = message.rii {
@@ -369,7 +373,9 @@ impl Qos {
             }
             self.acknowledge(arrival, message, message.rsn);
         }
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "an answer ends no session") else {
+            return;
+        };
         if session.marks.has(Marks::QNR) || session.marks.has(Marks::SCOPED) {
             return;
         }
@@ -420,7 +426,7 @@ impl Qos {
 
     /// Answers a RESERVE that ends here with success (RFC 5974 §5.4.3).
     pub(super) fn respond(&mut self, key: Key, rii: u32, info: Info, hops: Option<Hops<'_>>) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "an answer has a session") else { return };
         let qspec = rmf::answer(&session.qspec, false);
         let response = self.success(session, rii, info, qspec.as_deref(), hops);
         self.send_response(Target::towards_initiator(session), &response);

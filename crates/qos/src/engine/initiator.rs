@@ -3,7 +3,7 @@
 use signalbox_core::node::{NoRoute, Route, RouteQuery};
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Moment;
-use signalbox_core::{Direction, Mri, SessionId};
+use signalbox_core::{Direction, Mri, SessionId, invariant};
 use signalbox_resources::{End, Resources};
 use signalbox_wire::Writer;
 
@@ -67,7 +67,11 @@ impl Qos {
     /// Whether a running command can be changed to this request: the same kind of reservation, and this node is its
     /// QNI.
     fn may_change(&self, key: Key, request: &ReserveRequest) -> bool {
-        let Some(local) = self.sessions.get(key).and_then(|s| s.local.as_ref()) else { return false };
+        let Some(local) =
+            invariant!(self.sessions.get(key).and_then(|s| s.local.as_ref()), "a command has a user")
+        else {
+            return false;
+        };
         let Origin::Reserve(old) = &local.origin else { return false };
         let same = (old.receiver_initiated, old.bidirectional, old.incoming, old.proxy)
             == (request.receiver_initiated, request.bidirectional, request.incoming, request.proxy);
@@ -117,7 +121,7 @@ impl Qos {
         let qspec = rmf::initial(&request.qos, request.priority, CarriedBy::Reserve);
         let Chosen { session, back, kept } = self.choose_sessions(&request, resources);
         let key = self.open_local(id, session, mri, false, Origin::Reserve(request))?;
-        if let Some(record) = self.sessions.get_mut(key) {
+        if let Some(record) = invariant!(self.sessions.get_mut(key), "a new session exists") {
             record.marks.set(Marks::PROXY, proxy);
             record.marks.set(Marks::NO_REPLACE, keep_old);
             record.seldom.change(|seldom| seldom.auth = auth.into());
@@ -151,7 +155,7 @@ impl Qos {
     ) -> Result<Key, Refusal> {
         let key = self.open(session, mri, self.config.nslp, asks, None).map_err(|_| Refusal::TooMany)?;
         self.commands.insert(id, key);
-        if let Some(record) = self.sessions.get_mut(key) {
+        if let Some(record) = invariant!(self.sessions.get_mut(key), "an opened session exists") {
             record.marks.set(Marks::QNI, !asks);
             record.local = Some(Box::new(Local::of(Some(id), origin)));
         }
@@ -168,11 +172,15 @@ impl Qos {
         route: &Route,
         resources: &mut Resources,
     ) -> Result<(), Refusal> {
-        let Some(session) = self.sessions.get_mut(key) else { return Err(Refusal::NoApplication) };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a change has a session") else {
+            return Err(Refusal::NoApplication);
+        };
         let src = request.flow.src.or(Some(route.src));
         let mri = super::Flow { src, ..request.flow }.mri(session.direction)?;
         let before = session.mri();
-        let Some(local) = session.local.as_mut() else { return Err(Refusal::NoApplication) };
+        let Some(local) = invariant!(session.local.as_mut(), "a change has a user") else {
+            return Err(Refusal::NoApplication);
+        };
         let qspec = rmf::initial(&request.qos, request.priority, CarriedBy::Reserve);
         let auth = auth_object(request.token.as_deref());
         local.hold_until = request.hold.map(|hold| self.now + hold);
@@ -195,7 +203,9 @@ impl Qos {
         route: &Route,
         resources: &mut Resources,
     ) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "an own request has a session") else {
+            return;
+        };
         let flow = Flow {
             key,
             session: session.id,
@@ -242,7 +252,9 @@ impl Qos {
             rate = given.rate,
             "own request granted here"
         );
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "an own grant has a session") else {
+            return;
+        };
         session.stage = Stage::Reserved;
         session.grant = given.grant.into();
         session.ifindex = given.ifindex;
@@ -254,7 +266,7 @@ impl Qos {
         session.pending.clear();
         let own = self.interfaces.on(route.ifindex, session.mri().dst());
         let own = own.map(|address| Hop::new(address, Part::Rate(session.rate)));
-        if let Some(local) = session.local.as_mut() {
+        if let Some(local) = invariant!(session.local.as_mut(), "an own grant has an origin") {
             local.hops = own.iter().copied().map(HopGrant::from).collect();
         }
         if session.refresh_at == Moment::NEVER {
@@ -323,7 +335,9 @@ impl Qos {
     pub(super) fn on_alone(&mut self, key: Key, kind: RequestKind, resources: &mut Resources) {
         match kind {
             RequestKind::Reserve | RequestKind::Repair => {
-                let Some(session) = self.sessions.get(key) else { return };
+                let Some(session) = invariant!(self.sessions.get(key), "a last node has a session") else {
+                    return;
+                };
                 let hops = session.local.as_ref().map(|local| local.hops.clone()).unwrap_or_default();
                 let quality = rmf::quality(&session.qspec);
                 let ends_here = session.ifindex.is_none();
@@ -347,14 +361,14 @@ impl Qos {
         far_end: Option<bool>,
         quality: super::Quality,
     ) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a success has a session") else { return };
         let gaps = session.has_gaps();
         let id = session.id;
         // The repair repeated a request that the old path had not answered.
         let asked = session.pending.iter().any(|p| p.kind == RequestKind::Reserve);
         let kind = if asked { RequestKind::Reserve } else { kind };
         session.pending.retain(|p| p.kind != RequestKind::Reserve);
-        let Some(local) = session.local.as_mut() else { return };
+        let Some(local) = session.local.as_mut() else { return }; // a relay repairs, too
         local.before = None;
         let first = !core::mem::replace(&mut local.granted, true);
         if !hops.is_empty() {
@@ -430,13 +444,13 @@ impl Qos {
 
     /// Ends a reservation that begins here after a refusal or loss.
     pub(super) fn fail(&mut self, key: Key, failure: Failure, resources: &mut Resources) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a failure has a session") else { return };
         if session.is_being_torn() {
             return; // it ends already, and its user needs no further event
         }
         session.pending.clear();
         let mri = session.mri();
-        let Some(local) = session.local.as_mut() else { return };
+        let Some(local) = session.local.as_mut() else { return }; // a relay asks again, too
         let command = local.command;
         // A change was refused: the earlier request is restored.
         if let Some(before) = local.before.take() {
@@ -470,7 +484,12 @@ impl Qos {
             Origin::ForSender if !local.granted => self.notify_sender(key, &failure),
             _ => {}
         }
-        let Some(local) = self.sessions.get(key).and_then(|session| session.local.as_ref()) else { return };
+        let Some(local) = invariant!(
+            self.sessions.get(key).and_then(|session| session.local.as_ref()),
+            "a failure has an origin"
+        ) else {
+            return;
+        };
         // Of a bidirectional reservation the user gets no event before both directions are granted.
         let reported = local.granted && local.unreported.is_none();
         let event = if reported { QosEvent::Lost(failure) } else { QosEvent::Failed(failure) };
@@ -492,7 +511,11 @@ impl Qos {
 
     /// Releases a reservation by command of its user.
     pub(super) fn release_local(&mut self, key: Key, resources: &mut Resources) {
-        let Some(local) = self.sessions.get_mut(key).and_then(|s| s.local.as_mut()) else { return };
+        let Some(local) =
+            invariant!(self.sessions.get_mut(key).and_then(|s| s.local.as_mut()), "a release has an origin")
+        else {
+            return;
+        };
         if core::mem::replace(&mut local.releasing, true) {
             return;
         }
@@ -507,7 +530,7 @@ impl Qos {
                 self.out.event(id, QosEvent::Released);
                 self.commands.remove(&id);
             }
-            if let Some(session) = self.sessions.get_mut(key) {
+            if let Some(session) = invariant!(self.sessions.get_mut(key), "a released session stays") {
                 session.local = None;
                 session.pending.clear();
                 session.refresh_at = Moment::NEVER;
@@ -524,7 +547,11 @@ impl Qos {
             }
             return;
         }
-        let Some(local) = self.sessions.get_mut(key).and_then(|s| s.local.as_mut()) else { return };
+        let Some(local) =
+            invariant!(self.sessions.get_mut(key).and_then(|s| s.local.as_mut()), "a tear has an origin")
+        else {
+            return;
+        };
         let confirm = matches!(&local.origin, Origin::Reserve(request) if request.confirm_release);
         resources.because(End::User);
         if !confirm || !granted {

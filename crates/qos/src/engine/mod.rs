@@ -70,7 +70,7 @@ use signalbox_core::rng::Random;
 use signalbox_core::service::{Indication, MessageStatus, Next};
 use signalbox_core::slab::{Key, Slab};
 use signalbox_core::wheel::{AT_ONCE, Wheel};
-use signalbox_core::{Changes, Recent, ReserverId, SessionChange, SessionId, Time, TokenBucket};
+use signalbox_core::{Changes, Recent, ReserverId, SessionChange, SessionId, Time, TokenBucket, invariant};
 use signalbox_resources::Resources;
 
 pub use command::{Command, Flow, Priority, QosRequest, QueryRequest, ReserveRequest, Service};
@@ -303,7 +303,7 @@ impl Qos {
         if !waits {
             return;
         }
-        let Some(place) = self.take_slot(key) else { return };
+        let Some(place) = invariant!(self.take_slot(key), "a route is for what waits") else { return };
         match place.what {
             Waiting::Message(octets, arrival) => {
                 self.on_routed(&octets, &arrival, result, resources);
@@ -328,7 +328,7 @@ impl Qos {
         self.turn_sums(resources);
         for _ in 0..AT_ONCE {
             let Some(index) = self.wheel.pop_due(&mut self.sessions, self.now) else { return };
-            if let Some(key) = self.sessions.key_of(index) {
+            if let Some(key) = invariant!(self.sessions.key_of(index), "a timer is of a session") {
                 self.step(key, resources);
                 self.rearm(key);
             }
@@ -341,7 +341,7 @@ impl Qos {
         self.step_local(key, resources);
         self.step_report(key);
         self.step_doubt(key, resources);
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = self.sessions.get(key) else { return }; // what was due may have ended it
         if session.expires.is_due(self.now) {
             return self.expire(key, resources);
         }

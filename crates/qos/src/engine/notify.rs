@@ -1,5 +1,6 @@
 //! NOTIFYs (RFC 5974 §5.4.4).
 
+use signalbox_core::invariant;
 use signalbox_core::slab::Key;
 use signalbox_resources::Resources;
 
@@ -19,7 +20,7 @@ impl Qos {
             tracing::debug!(session = %arrival.session, reason = "session is not known", "NOTIFY dropped");
             return;
         };
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a NOTIFY's key is valid") else { return };
         let towards_initiator = arrival.mri.direction() != session.direction;
         tracing::debug!(session = %arrival.session, peer = ?arrival.sii, info = %info.info, "NOTIFY");
         // Errors are accepted from the next peer of the session only.
@@ -54,7 +55,7 @@ impl Qos {
                 self.doubt_path(key, self.hops_of_copies(arrival));
             }
         }
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a doubt ends no session") else { return };
         if !towards_initiator {
             // The receiver, or a node on the way from it, refuses what this sender asked it for.
             let waits = session.local.is_some()
@@ -91,7 +92,9 @@ impl Qos {
         if !self.may_pass_back(key, None, arrival) {
             return;
         }
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a passed NOTIFY has a session") else {
+            return;
+        };
         let notify = Message {
             generic: if onward { generic(session) } else { generic_back(session) },
             info: message.info,
@@ -115,7 +118,7 @@ impl Qos {
     /// Notifies the sender of a flow that the reservation which it asked this node for failed. No RESPONSE reaches it: a QUERY with
     /// RESERVE-INIT is answered by a RESERVE (RFC 5974 §4.3), and the errors of a RESERVE go to the node that sent it (§5.4.3).
     pub(super) fn notify_sender(&mut self, key: Key, failure: &Failure) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a failure has a session") else { return };
         let node = failure.node.as_deref().and_then(|node| node.parse().ok());
         let source = node.map_or_else(|| self.own_source(session), Source::Address);
         let info = Info { class: InfoClass(failure.class), code: failure.code };
@@ -137,7 +140,7 @@ impl Qos {
 
     /// Sends a NOTIFY towards the QNI. Returns the octets if `keep`, else an empty vector.
     fn notify_back(&mut self, key: Key, info: Info, note: Option<&str>, keep: bool) -> Option<Vec<u8>> {
-        let session = self.sessions.get(key)?;
+        let session = invariant!(self.sessions.get(key), "a report has a session")?;
         session.previous_peer()?;
         let notify = Message {
             generic: generic_back(session),

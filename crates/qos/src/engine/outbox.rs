@@ -8,7 +8,7 @@ use signalbox_core::node::RouteQuery;
 use signalbox_core::outbox::Outbox as Messages;
 use signalbox_core::service::{CheckId, InvalidStatus, MessageHandle, Next, Peering, Request};
 use signalbox_core::slab::Key;
-use signalbox_core::{Mri, NslpId, SessionId};
+use signalbox_core::{Mri, NslpId, SessionId, invariant};
 
 use super::counters::Counters;
 use super::event::QosEvent;
@@ -130,7 +130,10 @@ impl Outbox {
     pub(super) fn poll(&mut self) -> Option<Output<'_>> {
         self.release();
         Some(match self.queue.pop_front()? {
-            Queued::Message(key) => Output::Request(Request::SendMessage(self.messages.give(key)?)),
+            Queued::Message(key) => Output::Request(Request::SendMessage(invariant!(
+                self.messages.give(key),
+                "a queued message is kept"
+            )?)),
             Queued::Peering(check) => {
                 Output::Request(Request::Peering { check, decision: Peering::Accept(None) })
             }

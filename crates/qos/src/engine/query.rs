@@ -1,9 +1,9 @@
 //! QUERYs (RFC 5974 §5.4.2): the QoS that a path can give, and the request that the receiver reserves.
 
-use signalbox_core::Mri;
 use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Moment;
+use signalbox_core::{Mri, invariant};
 use signalbox_resources::Resources;
 use signalbox_wire::Writer;
 
@@ -249,7 +249,9 @@ impl Qos {
     fn forward_query(&mut self, key: Key, message: &Message<'_>, arrival: &Arrival, hops: Option<Hops<'_>>) {
         let init = message.is_reserve_init();
         let until = self.now + self.config.retry_max;
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a passed QUERY has a session") else {
+            return;
+        };
         if let Some(rii) = message.rii {
             session.note(rii, until, arrival.hops);
         }
@@ -265,7 +267,7 @@ impl Qos {
 
     /// Answers a QUERY that ends here. `mri` is its flow, in the direction of the QUERY.
     pub(super) fn respond_query(&mut self, key: Key, rii: u32, mri: Mri, hops: Option<Hops<'_>>) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "an answer has a session") else { return };
         let qspec = rmf::answer(session.init_qspec(), true);
         let response = self.success(session, rii, Info::RESERVED, qspec.as_deref(), hops);
         tracing::debug!(session = %session.id, "QUERY answered");
@@ -302,7 +304,9 @@ impl Qos {
     /// Sends a QUERY with RESERVE-INIT downstream after the downstream path of a receiver-initiated session changed
     /// (RFC 5974 §3.2.12).
     pub(super) fn ask_again_downstream(&mut self, key: Key) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a question has a session") else {
+            return;
+        };
         let asked = session.pending.iter().any(|p| p.kind == RequestKind::ReserveInit);
         if session.init_qspec().is_empty() || asked {
             return;
@@ -317,13 +321,13 @@ impl Qos {
 
     /// Handles a QUERY without a next node.
     pub(super) fn query_ends_here(&mut self, key: Key, rii: Option<u32>) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "an end has a session") else { return };
         let receiver = session.marks.has(Marks::RECEIVER_INITIATED);
         let query_mri = if receiver { session.mri().inverted() } else { session.mri() };
         if let Some(rii) = rii {
             self.respond_query(key, rii, query_mri, None);
         }
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "an answer ends no session") else { return };
         let ours = session.local.is_some() || session.stage != Stage::Path;
         if receiver && !ours && self.config.accept_reserve_init {
             // No node nearer to the receiver can reserve: this node does it for the receiver (§5.4.2). The route was
@@ -336,7 +340,8 @@ impl Qos {
 
     /// Reports the RESPONSE to a QUERY to the user.
     pub(super) fn answered(&mut self, key: Key, message: &Message<'_>, resources: &mut Resources) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "an event has a session") else { return };
+        // A peer may have reserved the session of the QUERY, and its reservation ended.
         let Some(command) = session.local.as_ref().and_then(|local| local.command) else { return };
         let hops: Vec<super::HopGrant> =
             message.hops.map(|hops| hops.iter().map(Into::into).collect()).unwrap_or_default();
@@ -354,7 +359,7 @@ impl Qos {
 
     /// Reports the own resources to the user: no other node is on the path.
     pub(super) fn answered_alone(&mut self, key: Key, resources: &mut Resources) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a lone QUERY has a session") else { return };
         let qspec = rmf::answer(session.init_qspec(), true);
         let message = Message { qspec: qspec.as_deref(), ..Message::new(MessageType::RESPONSE) };
         self.answered(key, &message, resources);
@@ -375,7 +380,7 @@ impl Qos {
         let (proxy, scoping) = (request.proxy, request.next_node_only);
         let session = self.rng.session_id();
         let key = self.open_local(id, session, mri, true, Origin::Query)?;
-        if let Some(session) = self.sessions.get_mut(key) {
+        if let Some(session) = invariant!(self.sessions.get_mut(key), "a new QUERY has a session") {
             session.marks.set(Marks::PROXY, proxy);
             session.seldom.change(|seldom| seldom.auth = auth.into());
         }
@@ -399,12 +404,12 @@ impl Qos {
         let hold_until = request.hold.map(|hold| self.now + hold);
         let session = self.choose_sessions(&request, resources).session;
         let key = self.open_local(id, session, mri.inverted(), true, Origin::Reserve(request))?;
-        if let Some(session) = self.sessions.get_mut(key) {
+        if let Some(session) = invariant!(self.sessions.get_mut(key), "a new request has a session") {
             session.marks.set(Marks::PROXY, proxy);
             session.marks.set(Marks::RECEIVER_INITIATED, true);
             session.marks.set(Marks::QNR, true);
             session.seldom.change(|seldom| seldom.auth = auth.into());
-            if let Some(local) = session.local.as_mut() {
+            if let Some(local) = invariant!(session.local.as_mut(), "a new request has a user") {
                 local.hold_until = hold_until;
             }
         }
@@ -423,7 +428,7 @@ impl Qos {
         kind: RequestKind,
         resources: &mut Resources,
     ) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a path has a session") else { return };
         let flow = Flow {
             key,
             session: session.id,
@@ -447,7 +452,7 @@ impl Qos {
                     return self.on_refused(key, kind, failure, resources);
                 }
             };
-        if let Some(session) = self.sessions.get_mut(key) {
+        if let Some(session) = invariant!(self.sessions.get_mut(key), "a question ends no session") {
             let qspec = shared_qspec(&mut self.qspecs, &qspec);
             session.seldom.change(|seldom| seldom.init_qspec = Some(qspec));
         }

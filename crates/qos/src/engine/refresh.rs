@@ -1,5 +1,6 @@
 //! Refreshes, received and sent (RFC 5974 §5.3.4; RFC 2205 §3.7).
 
+use signalbox_core::invariant;
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Moment;
 
@@ -26,7 +27,7 @@ impl Qos {
         let expires = self.now + self.config.lifetime(period);
         let until = self.now + self.config.retry_max;
         let forced = self.now + self.config.forced_refresh_interval;
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a refresh has a session") else { return };
         self.counters.refreshed += 1;
         tracing::trace!(session = %session.id, "reservation refreshed");
         session.expires = expires.into();
@@ -50,7 +51,7 @@ impl Qos {
         }
         self.acknowledge(arrival, message, message.rsn);
         self.on_listed_refreshes(message, arrival);
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a list ends no session") else { return };
         let (doubted, rate) = (session.is_doubted(), session.rate);
         let request = message.rii.filter(|_| doubted).map(|rii| Request {
             rii,
@@ -60,11 +61,11 @@ impl Qos {
             return;
         }
         let Some(rii) = message.rii else { return };
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a doubt ends no session") else { return };
         let hops = self.hops_with_own(message.hops, arrival, session.rate);
         let bound = self.unsettled(message, arrival);
         let hops = hops.as_deref().and_then(Hops::from_octets);
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "hops are of a session") else { return };
         if session.is_end() || message.generic.contains(GenericFlags::SCOPING) {
             return self.respond(key, rii, Info::REFRESHED, hops);
         }
@@ -102,7 +103,9 @@ impl Qos {
     /// Sends the refresh of a session that is due (RFC 5974 §5.3.4).
     pub(super) fn refresh(&mut self, key: Key) {
         let target = self.config.period_ms();
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a due refresh has a session") else {
+            return;
+        };
         if session.stage != Stage::Reserved
             || session.marks.has(Marks::QNR)
             || session.marks.has(Marks::SCOPED)
@@ -133,7 +136,9 @@ impl Qos {
 
     /// Refreshes the state of a session at the next peer now: without QSPEC if that peer is known to have it.
     pub(super) fn send_refresh(&mut self, key: Key) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a sent refresh has a session") else {
+            return;
+        };
         let marks = session.marks;
         // A node without a next peer sends all objects that a new next node would need (§5.2.5.1).
         let reduced = self.config.reduced_refresh
@@ -150,7 +155,7 @@ impl Qos {
         let sii = self.sessions.get(key).and_then(Session::explicit_next);
         let extra = Extra { rii, ack, sii, keep: ack, lists: lists.objects(self.epoch), ..Extra::default() };
         if let Some(octets) = self.send_reserve(key, form, extra) {
-            if let Some(session) = self.sessions.get_mut(key) {
+            if let Some(session) = invariant!(self.sessions.get_mut(key), "sending ends no session") {
                 session.listed = 0;
             }
             if ack {

@@ -3,7 +3,7 @@
 use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::service::{NetworkEvent, SiiHandle};
 use signalbox_core::slab::Key;
-use signalbox_core::{Direction, Mri, SessionId};
+use signalbox_core::{Direction, Mri, SessionId, invariant};
 use signalbox_resources::{End, Resources};
 
 use super::compose::{Extra, Form, Target, generic_back};
@@ -25,7 +25,7 @@ impl Qos {
         if matches!(event, NetworkEvent::Good(_)) {
             self.keep_route(key, mri);
         }
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "an event has a session") else { return };
         tracing::debug!(session = %session.id, direction = ?mri.direction(), ?event, "network notification");
         if session.direction == mri.direction() {
             self.on_next_peer_event(key, event);
@@ -36,7 +36,9 @@ impl Qos {
     }
 
     fn on_next_peer_event(&mut self, key: Key, event: NetworkEvent) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a next peer has a session") else {
+            return;
+        };
         if let NetworkEvent::Good(sii) = event {
             session.set_gist_next(Some(sii));
         }
@@ -83,7 +85,9 @@ impl Qos {
     }
 
     fn on_previous_peer_event(&mut self, key: Key, event: NetworkEvent) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a previous peer has a session") else {
+            return;
+        };
         match event {
             NetworkEvent::Good(sii) => session.set_gist_previous(Some(sii)),
             NetworkEvent::Bad => session.set_gist_previous(None),
@@ -141,7 +145,7 @@ impl Qos {
     /// Reports to the old peer that the route before this node changed (RFC 5974 §5.2.5.3): once for a change, and in datagrams with
     /// copies.
     fn notify_old_peer(&mut self, key: Key, old: SiiHandle) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a NOTIFY has a session") else { return };
         if session.marks.has(Marks::PREVIOUS_NOTIFIED) {
             return;
         }
@@ -165,7 +169,11 @@ impl Qos {
     /// Reports to the previous peer that this RESERVE, which was granted, comes from another one (RFC 5974 §3.2.12). GIST does not
     /// report each change, and the node where the routes part perhaps does not reach that peer.
     pub(super) fn notify_replaced_peer(&mut self, key: Key, message: &Message<'_>, arrival: &Arrival) {
-        let Some(session) = self.sessions.get(key).filter(|s| s.stage == Stage::Reserved) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a replaced peer has a session")
+            .filter(|s| s.stage == Stage::Reserved)
+        else {
+            return;
+        };
         let Some(old) = session.previous_peer().filter(|_| arrival.sii.is_some()) else { return };
         let same_node = session.rsn_in.get().map(|rsn| rsn.epoch) == message.rsn.map(|rsn| rsn.epoch);
         let kept = !message.flags.contains(MessageFlags::REPLACE) || !self.config.tear_old_branch;
@@ -180,7 +188,7 @@ impl Qos {
         if new.is_some() {
             self.forget_report(key);
         }
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a repair has a session") else { return };
         let ends = session.marks.has(Marks::QNR) || session.marks.has(Marks::SCOPED);
         if session.stage != Stage::Reserved || ends {
             let left =
@@ -208,7 +216,9 @@ impl Qos {
         if let Some(new) = new {
             self.set_next_peer(key, new);
         }
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a new peer ends no session") else {
+            return;
+        };
         if session.marks.has(Marks::REPAIRING) {
             return; // the route is being looked up already
         }
@@ -224,14 +234,14 @@ impl Qos {
 
     /// Looks up the new route of a session, to reserve along it.
     pub(super) fn look_up_repair(&mut self, key: Key) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a lookup has a session") else { return };
         if session.stage != Stage::Reserved || session.marks.has(Marks::REPAIRING) {
             return;
         }
         session.marks.set(Marks::REPAIRING, true);
         let query = session.route_query();
         if !self.look_up(Waiting::Repair(key), query)
-            && let Some(session) = self.sessions.get_mut(key)
+            && let Some(session) = invariant!(self.sessions.get_mut(key), "a full table ends no session")
         {
             session.marks.set(Marks::REPAIRING, false);
         }
@@ -240,7 +250,7 @@ impl Qos {
     /// Looks the route up although the peer is the same: the egress interface may have changed, since GIST and this
     /// node look routes up at different times.
     pub(super) fn verify_interface(&mut self, key: Key) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a check has a session") else { return };
         let ends = session.marks.has(Marks::SCOPED) || session.grant.is_none();
         if session.stage == Stage::Reserved && !ends && !session.marks.has(Marks::REPAIRING) {
             let query = session.route_query();
@@ -250,7 +260,7 @@ impl Qos {
 
     /// Repairs the session if its egress interface is another one.
     pub(super) fn on_verified(&mut self, key: Key, route: Result<Route, NoRoute>, resources: &mut Resources) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.sessions.get_mut(key) else { return }; // it may have ended meanwhile
         let moved = route.is_ok_and(|route| !route.local && session.ifindex != Some(route.ifindex));
         if moved && session.grant.is_some() && !session.marks.has(Marks::REPAIRING) {
             session.start_branch();
@@ -266,7 +276,7 @@ impl Qos {
         route: Result<Route, NoRoute>,
         resources: &mut Resources,
     ) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.sessions.get_mut(key) else { return }; // it may have ended meanwhile
         session.marks.set(Marks::REPAIRING, false);
         let Ok(route) = route else { return }; // no route: the state ends by its timeout unless a route appears
         if session.stage != Stage::Reserved {
@@ -284,7 +294,10 @@ impl Qos {
                         ifindex = ifindex.map(|ifindex| ifindex.0),
                         "reservation granted at the new interface"
                     );
-                    let Some(session) = self.sessions.get_mut(key) else { return };
+                    let Some(session) = invariant!(self.sessions.get_mut(key), "a grant ends no session")
+                    else {
+                        return;
+                    };
                     // Make before break: the grant at the old interface is released after the RESPONSE of the new
                     // path.
                     if let Some(grant) = session.grant.take() {
@@ -306,7 +319,7 @@ impl Qos {
                 }
             }
         }
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a route has a session") else { return };
         session.marks.set(Marks::LAST_NODE, false);
         session.pending.retain(|p| p.kind == RequestKind::Reserve);
         self.send_whole(key, RequestKind::Repair);
@@ -316,7 +329,9 @@ impl Qos {
     /// The new path holds the reservation: resources and branches of the old path are released (RFC 5974 §5.2.5.2).
     /// True: the new path is another one than before.
     pub(super) fn repaired(&mut self, key: Key, info: Info, resources: &mut Resources) -> bool {
-        let Some(session) = self.sessions.get_mut(key) else { return false };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a new path has a session") else {
+            return false;
+        };
         resources.because(End::Rerouted);
         for grant in session.seldom.change(|seldom| core::mem::take(&mut seldom.old_grants)) {
             resources.release(grant);
@@ -326,7 +341,9 @@ impl Qos {
         }
         self.counters.rerouted += 1;
         self.verify_interface(key);
-        let Some(session) = self.sessions.get_mut(key) else { return false };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a check ends no session") else {
+            return false;
+        };
         let onward = session.next_peer();
         session.seldom.change(|seldom| seldom.old_branches.retain(|old| Some(old.sii) != onward));
         // "Refresh successful" means that the RESERVE met the reservation: the path has not changed.
@@ -342,7 +359,9 @@ impl Qos {
     /// Releases the grants at the old interface after the new path refused or did not answer. The packets do not use
     /// it any more.
     pub(super) fn not_repaired(&mut self, key: Key, resources: &mut Resources) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "an old path has a session") else {
+            return;
+        };
         resources.because(End::Rerouted);
         for grant in session.seldom.change(|seldom| core::mem::take(&mut seldom.old_grants)) {
             resources.release(grant);
@@ -352,7 +371,7 @@ impl Qos {
     /// Tears down the old branches by explicit routing. With an `rii` the whole session ends; if the new branch has no
     /// reservation yet, the confirmation comes along an old one.
     pub(super) fn tear_old_branches(&mut self, key: Key, rii: Option<u32>) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a branch has a session") else { return };
         let branches = session.seldom.change(|seldom| core::mem::take(&mut seldom.old_branches));
         if session.marks.has(Marks::NO_REPLACE) || !self.config.tear_old_branch {
             return;
@@ -368,7 +387,9 @@ impl Qos {
     /// Tears down a branch by explicit routing when a session was torn down during a route change. The tear went to
     /// the egress interface of the new route, where the old peer may not have recognized it.
     fn tear_left(&mut self, key: Key, sii: SiiHandle) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a left peer has a session") else {
+            return;
+        };
         let own = session.pending.iter().find(|p| p.kind == RequestKind::Tear).map(|p| p.rii);
         let rii = own.or_else(|| session.last_forwarded());
         let rsn = session.rsn_out.unwrap_or(0);
@@ -387,7 +408,9 @@ impl Qos {
     /// Marks this node as off the path: the route of the flow leads back to the previous peer. This node sends
     /// nothing, since a Query of GIST would change the upstream routing state of that peer.
     fn leave_path(&mut self, key: Key) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "who leaves has a session") else {
+            return;
+        };
         session.marks.set(Marks::OFF_PATH, true);
         self.release_direction(key, Direction::Downstream);
     }
@@ -396,7 +419,7 @@ impl Qos {
     /// this node is refreshed: on a node that is off the path, a Query of GIST would replace the upstream routing
     /// state of the next peer.
     pub(super) fn verify_route(&mut self, key: Key) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a doubt has a session") else { return };
         session.marks.set(Marks::OFF_PATH, false);
         if session.marks.has(Marks::ROUTE_DOUBTED) {
             session.marks.set(Marks::ROUTE_DOUBTED, false);

@@ -3,7 +3,7 @@
 use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::service::SiiHandle;
 use signalbox_core::slab::Key;
-use signalbox_core::{Direction, Time};
+use signalbox_core::{Direction, Time, invariant};
 use signalbox_resources::Resources;
 
 use super::Qos;
@@ -69,7 +69,9 @@ impl Qos {
         let Some(rsn) = message.rsn else { return Decision::Drop };
         let Some(key) = self.find(arrival.session) else { return self.decide_unknown(message, arrival) };
         let counters = &mut self.counters;
-        let Some(session) = self.sessions.get_mut(key) else { return Decision::Drop };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a RESERVE's key is valid") else {
+            return Decision::Drop;
+        };
         let direction = arrival.mri.direction();
         let begins_here = session.marks.has(Marks::QNI) && !session.stands_in();
         if session.direction != direction || begins_here {

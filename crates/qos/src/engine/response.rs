@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use signalbox_core::service::SendError;
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Moment;
-use signalbox_core::{Direction, SessionChange};
+use signalbox_core::{Direction, SessionChange, invariant};
 use signalbox_resources::{End, Resources};
 
 use super::Qos;
@@ -32,7 +32,9 @@ impl Qos {
             return;
         };
         let epoch = self.epoch;
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a RESPONSE's key is valid") else {
+            return;
+        };
         // A RESPONSE to a RESERVE comes in the opposite direction. One to a QUERY with RESERVE-INIT comes in the
         // direction of the RESERVEs.
         let about_reserve = arrival.mri.direction() != session.direction;
@@ -74,7 +76,9 @@ impl Qos {
             own = own.is_some(),
             "RESPONSE"
         );
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a RESPONSE ends no session") else {
+            return;
+        };
         let about_now = by_rsn || message.rii.is_some_and(|rii| session.is_about_now(rii));
         if succeeded && about_reserve && about_now && !from_old && session.stage == Stage::Reserved {
             if !session.marks.has(Marks::CONFIRMED) {
@@ -93,7 +97,7 @@ impl Qos {
             }
         }
         let kind = own.and_then(|at| {
-            let session = self.sessions.get_mut(key)?;
+            let session = invariant!(self.sessions.get_mut(key), "an own request stays")?;
             (at < session.pending.len()).then(|| session.pending.swap_remove(at).kind)
         });
         // A success ends at the node that inserted the RII. An error is forwarded, by RSN where it has no RII.
@@ -126,14 +130,14 @@ impl Qos {
     /// its last RESERVE, since a repair or a refresh behind it has no other answer for it; unless the message itself is
     /// forwarded to it (`passed`).
     pub(super) fn note_gaps(&mut self, key: Key, side: Marks, generic: GenericFlags, passed: bool) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a gap has a session") else { return };
         let before = session.has_gaps();
         session.marks.set(side, generic.contains(GenericFlags::BREAK));
         let changed = session.has_gaps() != before && session.stage == Stage::Reserved;
         if !changed || passed || session.previous_peer().is_none() || session.rsn_in.is_none() {
             return;
         }
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a gap ends no session") else { return };
         let response = Message {
             generic: generic_back(session),
             rsn: session.rsn_in.get(),
@@ -153,7 +157,9 @@ impl Qos {
         info: Info,
         by_rsn: bool,
     ) -> bool {
-        let Some(session) = self.sessions.get_mut(key) else { return true };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "an error has a session") else {
+            return true;
+        };
         match info {
             Info::ACKNOWLEDGED => {
                 session.marks.set(Marks::UNACKNOWLEDGED, false);
@@ -223,7 +229,7 @@ impl Qos {
         let gives_up = self.now + self.config.retry_max;
         let repeats = kind != RequestKind::Tear || self.config.repeats_tears();
         let retry_at = repeats.then(|| self.now + interval).filter(|at| *at < gives_up);
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a request has a session") else { return };
         let rsn = session.rsn_out;
         session.pending.push(Pending { rii, kind, rsn, octets, retry_at, interval, gives_up });
     }
@@ -262,7 +268,10 @@ impl Qos {
             if !session.marks.has(Marks::IN_GIST) {
                 let octets = core::mem::take(&mut pending.octets);
                 self.send_again(key, &octets, kind, rii);
-                let slot = self.sessions.get_mut(key).and_then(|s| s.pending.get_mut(at - 1));
+                let slot = invariant!(
+                    self.sessions.get_mut(key).and_then(|s| s.pending.get_mut(at - 1)),
+                    "a request that is repeated stays"
+                );
                 if let Some(pending) = slot {
                     pending.octets = octets;
                 }
@@ -299,13 +308,13 @@ impl Qos {
     /// Releases a reservation that was never confirmed when a node nearer to the QNR refused it. Operation state stays
     /// for the tear that follows.
     fn release_unconfirmed(&mut self, key: Key, resources: &mut Resources) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a refusal has a session") else { return };
         if session.stage != Stage::Reserved || session.marks.has(Marks::ONCE_CONFIRMED) {
             return;
         }
         self.release(key, resources);
         self.set_stage(key, Stage::Torn);
-        if let Some(session) = self.sessions.get_mut(key) {
+        if let Some(session) = invariant!(self.sessions.get_mut(key), "a release ends no session") {
             session.refresh_at = Moment::NEVER;
             session.seldom.change(|seldom| seldom.doubt = None);
         }
@@ -335,7 +344,9 @@ impl Qos {
         if !self.may_pass_back(key, message.rii.filter(|_| with_rii), arrival) {
             return;
         }
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a passed RESPONSE has a session") else {
+            return;
+        };
         let about_reserve = arrival.mri.direction() != session.direction;
         let response = Message {
             generic: generic_back(session),
@@ -366,7 +377,7 @@ impl Qos {
     /// Handles the report of GIST that a request was not sent.
     pub(super) fn on_unsent(&mut self, parcel: &Parcel, error: SendError, resources: &mut Resources) {
         let Purpose::Request { session: key, rii, query } = parcel.purpose else { return };
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.sessions.get_mut(key) else { return }; // it may have ended meanwhile
         session.marks.set(Marks::IN_GIST, false);
         // A QUERY in the direction opposite to the RESERVEs does not show where they end.
         let against = query && session.direction == Direction::Upstream;
@@ -408,7 +419,9 @@ impl Qos {
         query: bool,
         resources: &mut Resources,
     ) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a last node's key is valid") else {
+            return;
+        };
         let own = rii.and_then(|rii| session.pending.iter().position(|p| p.rii == rii));
         let of_other = rii.is_some_and(|rii| session.passed(self.now, rii));
         if let Some(at) = own {
@@ -418,7 +431,7 @@ impl Qos {
                 return;
             }
         }
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = self.sessions.get(key) else { return }; // that may have ended it
         if query {
             self.query_ends_here(key, rii);
         } else if let Some(rii) = rii {
@@ -429,7 +442,9 @@ impl Qos {
 
     /// Handles a request that GIST cannot send.
     fn unsendable(&mut self, key: Key, rii: Option<u32>, info: Info, note: &str, resources: &mut Resources) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a failure's key is valid") else {
+            return;
+        };
         let source = self.interfaces.on(session.ifindex.unwrap_or_default(), session.mri().dst());
         let source = source.map_or(Source::None, Source::Address);
         let own = rii.and_then(|rii| session.pending.iter().position(|p| p.rii == rii));
@@ -442,7 +457,7 @@ impl Qos {
                 return;
             }
         }
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.sessions.get_mut(key) else { return }; // that may have ended it
         if rii.is_none() && session.marks.has(Marks::CONFIRMED) {
             return; // a refresh: the next one may succeed
         }

@@ -1,5 +1,6 @@
 //! New attempts after transient failures of own requests (RFC 5974 §5.3.5).
 
+use signalbox_core::invariant;
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Moment;
 use signalbox_wire::Writer;
@@ -14,7 +15,9 @@ impl Qos {
     /// Whether a request that failed temporarily is sent again later. Then the user gets no event yet. Confirmed
     /// reservations and changes are not repeated; a refusal of this node itself is reported at once.
     pub(super) fn will_retry(&mut self, key: Key, kind: RequestKind, failure: &Failure) -> bool {
-        let Some(session) = self.sessions.get_mut(key) else { return false };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a failure has a session") else {
+            return false;
+        };
         let asked = match kind {
             RequestKind::Reserve => session.stage == Stage::Reserved && session.rsn_out.is_some(),
             RequestKind::Query => session.stage == Stage::Path,
@@ -39,8 +42,12 @@ impl Qos {
     /// Sends a new attempt.
     pub(super) fn retry(&mut self, key: Key) {
         let jitter = self.rng.jitter(self.config.refresh, 0.5, 1.5);
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let Some(retry) = session.local.as_mut().and_then(|local| local.retry.as_mut()) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a new try has a session") else { return };
+        let Some(retry) =
+            invariant!(session.local.as_mut().and_then(|local| local.retry.as_mut()), "a new try is due")
+        else {
+            return;
+        };
         retry.at = None;
         let (kind, mri) = (retry.kind, session.mri());
         if kind == RequestKind::Query {

@@ -7,6 +7,7 @@
 //! If the receiver reserves, it gets the refusals, and repeats its RESERVE in the same way. It does not know whether the user at the
 //! sender gave the size: that node refuses a RESERVE for smaller packets if the user did. The QUERY is not judged on its way.
 
+use signalbox_core::invariant;
 use signalbox_core::node::Route;
 use signalbox_core::slab::Key;
 use signalbox_resources::Resources;
@@ -90,7 +91,7 @@ impl Qos {
         if kind != RequestKind::Reserve || !self.has(key, Marks::QNI) {
             return None;
         }
-        let session = self.sessions.get_mut(key)?;
+        let session = invariant!(self.sessions.get_mut(key), "a QNI has a session")?;
         let local = session.local.as_mut().filter(|local| !local.releasing && local.smaller < MOST_TRIES)?;
         let (size, qspec) = match &mut local.origin {
             Origin::Reserve(request) => {
@@ -115,7 +116,7 @@ impl Qos {
     /// Why a user of this node does not accept the RESERVE of the receiver: it is for smaller packets than the user wants. `None`: the
     /// user does.
     pub(super) fn wants_larger(&self, key: Key, message: &Message<'_>) -> Option<String> {
-        let local = self.sessions.get(key)?.local.as_ref()?;
+        let local = invariant!(self.sessions.get(key), "a RESERVE's key is valid")?.local.as_ref()?;
         let Origin::Reserve(request) = &local.origin else { return None };
         let size = message.qspec.and_then(Asked::in_qspec)?.max_packet;
         (request.qos.fixed_packet && size < request.qos.max_packet).then(|| note(Some("the path"), size))
@@ -130,7 +131,9 @@ impl Qos {
         resources: &mut Resources,
     ) -> bool {
         let Some(qspec) = self.smaller_request(key, kind, failure) else { return false };
-        let Some(session) = self.sessions.get(key) else { return false };
+        let Some(session) = invariant!(self.sessions.get(key), "a smaller request has a session") else {
+            return false;
+        };
         let ifindex = session.ifindex.unwrap_or_default();
         let route = Route {
             ifindex,

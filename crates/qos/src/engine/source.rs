@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use signalbox_core::recent;
 use signalbox_core::security::Identity;
-use signalbox_core::{IfIndex, Recent};
+use signalbox_core::{IfIndex, Recent, invariant};
 use signalbox_resources::Proof;
 
 use super::Qos;
@@ -65,7 +65,7 @@ impl Sources {
 impl Qos {
     /// Stores who sent the last RESERVE of a session. Its place in the table stays that of its first one.
     pub(super) fn set_source(&mut self, key: signalbox_core::Key, source: &Source) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a source has a session") else { return };
         let source = Source { holder: session.source.holder, ..source.clone() };
         if *session.source != source {
             session.source = self.sources.shared(&source);

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use signalbox_core::SessionId;
 use signalbox_core::service::SiiHandle;
 use signalbox_core::slab::Key;
+use signalbox_core::{SessionId, invariant};
 use signalbox_resources::{End, Resources};
 
 use super::Qos;
@@ -105,7 +105,9 @@ impl Qos {
             if !listed.insert(key) {
                 continue;
             }
-            let Some(session) = self.sessions.get_mut(key) else { continue };
+            let Some(session) = invariant!(self.sessions.get_mut(key), "a listed key is valid") else {
+                continue;
+            };
             let Some(stored) = session.rsn_in.get() else { continue };
             let same_epoch = stored.epoch == rsns.epoch;
             if same_epoch && number != stored.number && !Rsn::newer(number, stored.number) {
@@ -120,7 +122,9 @@ impl Qos {
                 self.release(key, resources);
                 self.on_gone(key);
             }
-            let Some(session) = self.sessions.get(key) else { continue };
+            let Some(session) = invariant!(self.sessions.get(key), "an end keeps its session") else {
+                continue;
+            };
             let onward = session.next_peer().filter(|_| !session.is_end());
             match groups.iter_mut().find(|(sii, _)| onward.is_some() && *sii == onward) {
                 Some((_, keys)) => keys.push(key),
@@ -142,16 +146,16 @@ impl Qos {
 
     /// Tears down sessions with the same next peer: the message is for the first, the lists contain the others.
     pub(super) fn tear_together(&mut self, keys: &[Key], hops: u8, resources: &mut Resources) {
-        let Some((first, others)) = keys.split_first() else { return };
+        let Some((first, others)) = invariant!(keys.split_first(), "a group is not empty") else { return };
         let mut lists = Lists::default();
         for key in others {
-            if let Some(session) = self.sessions.get_mut(*key) {
+            if let Some(session) = invariant!(self.sessions.get_mut(*key), "a listed tear has a session") {
                 let rsn = session.next_rsn();
                 lists.push(session.id, rsn);
             }
         }
         self.counters.summarised += lists.len();
-        let Some(session) = self.sessions.get_mut(*first) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(*first), "a tear has a session") else { return };
         session.next_rsn();
         if !session.marks.has(Marks::QNR) && !session.marks.has(Marks::SCOPED) && hops > 0 {
             let extra = Extra {
@@ -178,7 +182,9 @@ impl Qos {
                 self.on_release(*id, resources);
                 continue;
             };
-            let Some(session) = self.sessions.get(key) else { continue };
+            let Some(session) = invariant!(self.sessions.get(key), "a command has a session") else {
+                continue;
+            };
             let summarised = session.marks.has(Marks::QNI)
                 && session.stage == Stage::Reserved
                 && session.next_peer().is_some()
@@ -212,7 +218,9 @@ impl Qos {
     /// sessions as one message may list.
     pub(super) fn companions(&mut self, key: Key) -> Lists {
         let mut lists = Lists::default();
-        let Some(session) = self.sessions.get(key) else { return lists };
+        let Some(session) = invariant!(self.sessions.get(key), "a refresh has a session") else {
+            return lists;
+        };
         let (Some(sii), nslp, direction) = (session.next_peer(), session.nslp_next, session.direction) else {
             return lists;
         };
@@ -220,8 +228,8 @@ impl Qos {
         let soon = self.now + period / 2;
         let mut ring = self.rings.remove(&sii.0).unwrap_or_default();
         for _ in 0..ring.len().min(usize::from(self.config.summary)) {
-            let Some(other) = ring.pop_front() else { break };
-            let Some(session) = self.sessions.get_mut(other) else { continue };
+            let Some(other) = invariant!(ring.pop_front(), "a ring is not empty") else { break };
+            let Some(session) = self.sessions.get_mut(other) else { continue }; // it may have ended since
             if session.next_peer() != Some(sii) {
                 continue;
             }
@@ -252,7 +260,7 @@ impl Qos {
 
     /// Stores the next peer of a session.
     pub(super) fn set_next_peer(&mut self, key: Key, sii: SiiHandle) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a peer has a session") else { return };
         if session.next_peer() == Some(sii) {
             return;
         }
@@ -266,7 +274,9 @@ impl Qos {
     pub(super) fn on_listed_trouble(&mut self, message: &Message<'_>, arrival: &Arrival) {
         for id in message.session_ids.iter().flat_map(|sessions| sessions.iter()) {
             let Some(key) = self.find(id) else { continue };
-            let Some(session) = self.sessions.get_mut(key) else { continue };
+            let Some(session) = invariant!(self.sessions.get_mut(key), "a reported key is valid") else {
+                continue;
+            };
             let ours = session.next_peer() == arrival.sii && session.stage == Stage::Reserved;
             if ours && session.pending.is_empty() {
                 session.marks.set(Marks::CONFIRMED, false);

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use signalbox_core::slab::Key;
-use signalbox_core::{Direction, Mri, NslpId, Recent, SessionChange, SessionId, recent};
+use signalbox_core::{Direction, Mri, NslpId, Recent, SessionChange, SessionId, invariant, recent};
 use signalbox_resources::{End, Resources};
 
 use super::Qos;
@@ -33,7 +33,9 @@ impl Qos {
     pub(super) fn find(&self, session: SessionId) -> Option<Key> {
         let hash = self.hasher.hash_octets(&session.0);
         let sessions = &self.sessions;
-        let index = self.by_session.find(hash, |i| sessions.get_index(i).is_some_and(|s| s.id == session))?;
+        let index = self.by_session.find(hash, |i| {
+            invariant!(sessions.get_index(i), "an index entry has a session").is_some_and(|s| s.id == session)
+        })?;
         sessions.key_of(index)
     }
 
@@ -64,14 +66,17 @@ impl Qos {
         self.holders.hold(asks, holder);
         self.changes.note(|| SessionChange::opened(id.to_string()));
         let (sessions, hasher) = (&self.sessions, &self.hasher);
-        let rehash = |i| sessions.get_index(i).map_or(0, |s: &Session| hasher.hash_octets(&s.id.0));
+        let rehash = |i| {
+            invariant!(sessions.get_index(i), "a rehashed entry has a session")
+                .map_or(0, |s: &Session| hasher.hash_octets(&s.id.0))
+        };
         self.by_session.insert(hasher.hash_octets(&id.0), key.index(), rehash);
         Ok(key)
     }
 
     /// Sets the state of a session.
     pub(super) fn set_stage(&mut self, key: Key, stage: Stage) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a stage has a session") else { return };
         let (was, is) = (session.stage == Stage::Path, stage == Stage::Path);
         if session.stage != stage {
             tracing::debug!(
@@ -94,7 +99,7 @@ impl Qos {
         self.wheel.cancel(&mut self.sessions, key.index());
         self.unbind(key);
         self.leave_aggregate(key);
-        let Some(session) = self.sessions.remove(key) else { return };
+        let Some(session) = invariant!(self.sessions.remove(key), "a session closes once") else { return };
         tracing::debug!(session = %session.id, "session closed");
         self.changes.note(|| SessionChange::closed(session.id.to_string()));
         self.holders.release(session.stage == Stage::Path, session.source.holder);
@@ -115,7 +120,7 @@ impl Qos {
     /// Releases the grants of a session. The record stays.
     pub(super) fn release(&mut self, key: Key, resources: &mut Resources) {
         self.leave_aggregate(key);
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a release has a session") else { return };
         let (kept, old) = session
             .seldom
             .change(|seldom| (core::mem::take(&mut seldom.kept), core::mem::take(&mut seldom.old_grants)));
@@ -142,7 +147,7 @@ impl Qos {
     /// leaves this open. Without the tear each node would refresh the next one until its own state ends, and the state
     /// of a failed node would last a lifetime more at each hop.
     pub(super) fn expire(&mut self, key: Key, resources: &mut Resources) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "an expiry has a session") else { return };
         // §5.2.5.4: the new peer sent nothing for a lifetime, the old one did.
         if session.stage == Stage::Reserved
             && let Some((sii, until)) =
@@ -180,7 +185,9 @@ impl Qos {
 
     /// Lets GIST remove the routing state of one direction.
     pub(super) fn release_direction(&mut self, key: Key, direction: Direction) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a released route has a session") else {
+            return;
+        };
         let onward = session.direction == direction;
         let nslp = if onward { session.nslp_next } else { session.nslp_previous };
         let mri = session.mri().with_direction(direction);
@@ -190,7 +197,8 @@ impl Qos {
     /// Makes GIST keep the routing state of a downstream flow as long as the session lives, not only as long as
     /// messages of the session are sent: the session may be refreshed in summaries for [`MOST_LISTED`] periods.
     pub(super) fn keep_route(&mut self, key: Key, mri: &Mri) {
-        let Some(session) = self.sessions.get(key).filter(|_| mri.direction() == Direction::Downstream)
+        let Some(session) = invariant!(self.sessions.get(key), "a kept route has a session")
+            .filter(|_| mri.direction() == Direction::Downstream)
         else {
             return;
         };

@@ -1,5 +1,6 @@
 //! The end of a reservation (RFC 5974 §5.4.1): by a tear, by the loss of a grant, or by a user.
 
+use signalbox_core::invariant;
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Moment;
 use signalbox_resources::{End, GrantId, LostWhy, Resources};
@@ -21,7 +22,7 @@ impl Qos {
         arrival: &Arrival,
         resources: &mut Resources,
     ) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a tear has a session") else { return };
         session.rsn_in = message.rsn.into();
         session.state = arrival.state.into();
         if session.stage == Stage::Reserved {
@@ -41,7 +42,7 @@ impl Qos {
     pub(super) fn tear_until_confirmed(&mut self, key: Key, resources: &mut Resources) {
         let rii = self.new_rii(key);
         let octets = self.tear_towards_qnr(key, Some(rii), None, 0, resources).unwrap_or_default();
-        if let Some(session) = self.sessions.get_mut(key) {
+        if let Some(session) = invariant!(self.sessions.get_mut(key), "an own tear has a session") {
             // The session ends with the RESPONSE, or when the request is given up.
             session.expires = Moment::NEVER;
         }
@@ -62,7 +63,7 @@ impl Qos {
         self.set_stage(key, Stage::Torn);
         let until = self.now + self.config.retry_max;
         let keep_until = self.now + self.config.refresh;
-        let session = self.sessions.get_mut(key)?;
+        let session = invariant!(self.sessions.get_mut(key), "a sent tear has a session")?;
         // §5.1.2.1: after a tear no refresh is sent, and no request is retransmitted.
         session.refresh_at = Moment::NEVER;
         session.seldom.change(|seldom| seldom.doubt = None);
@@ -99,7 +100,9 @@ impl Qos {
                     self.respond(key, rii, Info::TORN_DOWN, None);
                 }
                 // §5.4.1: operation state is kept for the RESPONSE, at most one refresh interval.
-                if let Some(session) = self.sessions.get_mut(key) {
+                if let Some(session) =
+                    invariant!(self.sessions.get_mut(key), "a confirmed tear keeps its session")
+                {
                     session.expires = keep_until.into();
                 }
             }
@@ -113,7 +116,7 @@ impl Qos {
 
     /// Handles the loss of a grant: the QNI is notified, and decides (RFC 5974 §5.4.4).
     pub(super) fn on_lost(&mut self, key: Key, grant: GrantId, why: LostWhy, resources: &mut Resources) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.sessions.get_mut(key) else { return }; // it may have ended meanwhile
         session.seldom.change(|seldom| seldom.kept.retain(|(_, kept)| *kept != grant));
         if session.grant.get() != Some(grant) {
             return;
@@ -134,7 +137,7 @@ impl Qos {
     /// Ends the reservation at this node. Operation state stays for the tear that follows.
     pub(super) fn give_up_here(&mut self, key: Key, info: Info, note: &str, resources: &mut Resources) {
         self.release(key, resources);
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a release ends no session") else { return };
         let source = self.own_source(session);
         if session.marks.has(Marks::QNI) {
             let failure = Failure {
@@ -157,7 +160,7 @@ impl Qos {
             let to = Target::towards_initiator(session);
             self.send_notify(to, &notify);
             self.set_stage(key, Stage::Torn);
-            if let Some(session) = self.sessions.get_mut(key) {
+            if let Some(session) = invariant!(self.sessions.get_mut(key), "a NOTIFY ends no session") {
                 session.refresh_at = Moment::NEVER;
                 session.seldom.change(|seldom| seldom.doubt = None);
             }
@@ -169,7 +172,9 @@ impl Qos {
     /// Ends a session that began here, by command or by failure: grants are released, and the path is torn down. Whoever ends it has
     /// given the reason to `resources`.
     pub(super) fn end_local(&mut self, key: Key, event: Option<QosEvent>, resources: &mut Resources) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "an own end has a session") else {
+            return;
+        };
         let stood =
             session.marks.has(Marks::QNI) && session.marks.has(Marks::ONCE_CONFIRMED) && !session.is_end();
         let command = session.local.as_mut().and_then(|local| local.command.take());
