@@ -36,9 +36,6 @@ impl Resources {
         self.reloads = self.reloads.wrapping_add(1);
         self.keys = keys;
         self.grants.set_limit(config.max_reservations);
-        self.groups.set_limit(config.max_reservations);
-        self.accounts.set_limit(config.max_reservations);
-        self.passages.0.set_limit(config.max_pinholes);
         self.passages.1.set_limit(config.max_pinholes);
         self.config = config;
         let mut refused = Vec::new();

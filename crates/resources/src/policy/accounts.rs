@@ -58,12 +58,9 @@ pub(crate) struct Accounts {
 }
 
 impl Accounts {
-    pub(crate) const fn new(limit: u32, hasher: KeyedHasher) -> Self {
-        Self { accounts: Slab::new(limit), index: Index::new(), hasher }
-    }
-
-    pub(crate) const fn set_limit(&mut self, limit: u32) {
-        self.accounts.set_limit(limit);
+    /// No accounts. Their number has no limit of its own: that of the reservations may become lower than what stands.
+    pub(crate) const fn new(hasher: KeyedHasher) -> Self {
+        Self { accounts: Slab::new(u32::MAX), index: Index::new(), hasher }
     }
 
     pub(crate) fn find(&self, key: &AccountKey) -> Option<AccountId> {

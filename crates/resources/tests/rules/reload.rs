@@ -1,8 +1,10 @@
 //! Other settings while reservations stand: the new rules and shares judge them again.
 
+use std::net::IpAddr;
+
 use signalbox_resources::config::{Action, LinkConfig, RuleConfig};
 use signalbox_resources::units::Share;
-use signalbox_resources::{Config, LostWhy, Rate, Resources};
+use signalbox_resources::{Cause, Config, GrantRequest, LostWhy, Rate, Requester, Resources};
 
 use crate::support::*;
 
@@ -95,4 +97,42 @@ fn faulty_settings_change_nothing() {
     assert!(resources.reload(NOW, Config { max_victims: 0, ..only(vec![]) }).is_err());
     assert_eq!(kernel.drain(&mut resources), []);
     admit(&mut resources, &ask(4, 1));
+}
+
+/// What stands beyond a lower `max_reservations` can still change its interface. It was granted, and the kernel did not get it.
+#[test]
+fn a_reservation_beyond_a_lower_limit_can_move() {
+    let links = || vec![link("eth1", 10), link("eth2", 10)];
+    let (mut resources, mut kernel) = three(Config { links: links(), ..config() });
+    let lower = Config { max_reservations: 1, links: links(), ..config() };
+    assert_eq!(reload(&mut resources, &mut kernel, lower), []);
+    let first = resources.reservations().next().unwrap().grant;
+    resources.modify(NOW, first, &GrantRequest { ifindex: ETH2, ..ask(1, 1) }).unwrap();
+    assert_eq!(kernel.drain(&mut resources), []);
+    assert_eq!((kernel.sum(ETH1), kernel.sum(ETH2)), (5 * MBIT, MBIT));
+    assert_eq!(resources.reservations().count(), 3);
+    resources.release(first);
+    assert_eq!(kernel.drain(&mut resources), []);
+    assert_eq!((kernel.sum(ETH1), kernel.sum(ETH2)), (5 * MBIT, 0));
+}
+
+/// Each requester has its account also beyond a lower `max_reservations`. The later ones had none, and no limit.
+#[test]
+fn accounts_beyond_a_lower_limit_count() {
+    let mut each = RuleConfig::new("each", Action::Allow);
+    each.max_total = Some(Rate(4 * MBIT));
+    let settings = |max_reservations| Config { max_reservations, ..only(vec![each.clone()]) };
+    let of = |host: u8, port, mbit| GrantRequest {
+        requester: Requester::at(IpAddr::from([10, 0, 0, host])),
+        ..ask(port, mbit)
+    };
+    let mut resources = start(settings(100));
+    let grants = [of(1, 1, 1), of(2, 2, 1), of(2, 3, 2)].map(|ask| admit(&mut resources, &ask).grant);
+    let mut kernel = Kernel::default();
+    assert_eq!(kernel.drain(&mut resources), []);
+    assert_eq!(reload(&mut resources, &mut kernel, settings(1)), []);
+    let [_, _, last] = grants;
+    let more = resources.modify(NOW, last, &of(2, 3, 4)).unwrap_err();
+    assert_eq!(more.cause(), Cause::Policy, "{more}");
+    resources.modify(NOW, last, &of(2, 3, 3)).unwrap();
 }
