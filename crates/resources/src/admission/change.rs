@@ -4,7 +4,7 @@ use core::cmp::Reverse;
 use std::sync::Arc;
 
 use signalbox_core::traffic::{Reservation, ServiceClass};
-use signalbox_core::{IfIndex, Key, Time};
+use signalbox_core::{IfIndex, Key, Time, invariant};
 
 use super::Resources;
 use super::filters::Filters;
@@ -37,14 +37,16 @@ impl Resources {
         if plan.guaranteed.is_some_and(|(asked, given)| given.rate() < asked.rspec.rate()) {
             self.counters.slack_used += 1;
         }
-        let old = replaced.and_then(|key| self.grants.get(key));
+        let old = replaced.and_then(|key| invariant!(self.grants.get(key), "a replaced grant stands"));
         let (since, was_in) = old.map_or((now, None), |old| (old.since, Some(old.group)));
         if let Some(key) = replaced.filter(|_| was_in != plan.group) {
             self.detach(key);
         }
         // A session whose only grant this is has its filters in the reservation.
         let joined = plan.group.filter(|_| ask.session.is_some()).filter(|group| {
-            let mut members = self.groups.get(*group).into_iter().flat_map(|group| group.members.iter());
+            let mut members = invariant!(self.groups.get(*group), "a planned reservation stands")
+                .into_iter()
+                .flat_map(|group| group.members.iter());
             members.any(|member| Some(member) != replaced)
         });
         if let Some(group) = joined {
@@ -81,17 +83,18 @@ impl Resources {
         };
         let key = match replaced {
             Some(key) => {
-                if let Some(old) = self.grants.get_mut(key) {
+                if let Some(old) = invariant!(self.grants.get_mut(key), "a detached grant stays") {
                     *old = grant;
                 }
                 key
             }
             // The plan checked that the table has room.
-            None => self.grants.insert(grant).unwrap_or_default(),
+            None => invariant!(self.grants.insert(grant).ok(), "a table with room takes a grant")
+                .unwrap_or_default(),
         };
         let group = match plan.group {
             Some(group) => {
-                if let Some(record) = self.groups.get_mut(group) {
+                if let Some(record) = invariant!(self.groups.get_mut(group), "a joined reservation stands") {
                     record.members.remove(key);
                     record.members.push(key);
                 }
@@ -113,9 +116,11 @@ impl Resources {
 
     /// Gives each grant of a session its own filters, because it is not the only one any more.
     fn give_own_filters(&mut self, group: Key) {
-        let Some(group) = self.groups.get(group) else { return };
+        let Some(group) = invariant!(self.groups.get(group), "a shared reservation stands") else { return };
         for member in group.members.iter() {
-            if let Some(grant) = self.grants.get_mut(member).filter(|grant| grant.filters().is_empty()) {
+            if let Some(grant) = invariant!(self.grants.get_mut(member), "a sharer is a grant")
+                .filter(|grant| grant.filters().is_empty())
+            {
                 let extra = grant.extra.get_or_insert_default();
                 extra.filters = group.filters.iter().collect();
             }
@@ -150,8 +155,9 @@ impl Resources {
             queued: None,
         };
         // There are never more reservations than grants.
-        let key = self.groups.insert(group).unwrap_or_default();
-        if let Some(grant) = self.grants.get_mut(grant) {
+        let key =
+            invariant!(self.groups.insert(group).ok(), "each reservation finds a place").unwrap_or_default();
+        if let Some(grant) = invariant!(self.grants.get_mut(grant), "a new reservation has a grant") {
             grant.group = key;
         }
         if let Some(session) = ask.session {
@@ -165,10 +171,15 @@ impl Resources {
     /// Recomputes a reservation from its grants, and queues its installation. `reservation` gives the treatment and,
     /// if it has not several grants of a session, the filters.
     fn renew(&mut self, key: Key, service: Option<ServiceClass>, mut reservation: Reservation) {
-        let Some(group) = self.groups.get(key) else { return };
+        let Some(group) = invariant!(self.groups.get(key), "a renewed reservation stands") else { return };
         let shares = group.session.is_some();
         let service = service.unwrap_or(group.parameters.service);
-        let grants = || group.members.iter().filter_map(|member| self.grants.get(member));
+        let grants = || {
+            group
+                .members
+                .iter()
+                .filter_map(|member| invariant!(self.grants.get(member), "a renewed member is a grant"))
+        };
         let held = grants().all(|grant| grant.terms.held);
         let (mut charge, mut defending, mut conforming) = (Charge::default(), 0, None);
         let during = self.during(group, None, None);
@@ -189,7 +200,7 @@ impl Resources {
         }
         reservation.traffic = conforming.unwrap_or(reservation.traffic);
         let account = group.members.newest().and_then(|newest| {
-            let grant = self.grants.get(newest)?;
+            let grant = invariant!(self.grants.get(newest), "the newest member is a grant")?;
             self.policy.account(grant.terms.rule, &grant.requester, reservation.ifindex)
         });
 
@@ -202,7 +213,9 @@ impl Resources {
             && group.parameters.installed == parameters.installed;
         let changed = !group.booked || !same || group.held != held;
         self.unbook(key, flows_change);
-        let Some(group) = self.groups.get_mut(key) else { return };
+        let Some(group) = invariant!(self.groups.get_mut(key), "an unbooked reservation stays") else {
+            return;
+        };
         if changed {
             self.outputs.preserve(key, group);
         }
@@ -226,12 +239,13 @@ impl Resources {
         flows: Option<Option<u32>>,
         install: bool,
     ) {
-        let Some(group) = self.groups.get_mut(key) else { return };
+        let Some(group) = invariant!(self.groups.get_mut(key), "a booked reservation stands") else { return };
         group.booked = true;
         let rate = group.parameters.charge.rate;
         group.account = account.and_then(|account| self.accounts.open(account, rate)).unwrap_or_default();
         let rank = self.config.preemption.then(|| group.rank(key));
-        if let Some(link) = self.links.get_mut(&group.ifindex) {
+        if let Some(link) = invariant!(self.links.get_mut(&group.ifindex), "a booked reservation has a link")
+        {
             link.book(key, &group.entry(), rank, group.holder());
         }
         if let Some(only) = flows {
@@ -244,10 +258,16 @@ impl Resources {
 
     /// Removes a reservation from its link and its account and, with `flows`, its flows.
     pub(super) fn unbook(&mut self, key: Key, flows: bool) {
-        let Some(group) = self.groups.get_mut(key).filter(|group| group.booked) else { return };
+        let Some(group) = invariant!(self.groups.get_mut(key), "a reservation to unbook stands")
+            .filter(|group| group.booked)
+        else {
+            return;
+        };
         group.booked = false;
         let rank = self.config.preemption.then(|| group.rank(key));
-        if let Some(link) = self.links.get_mut(&group.ifindex) {
+        if let Some(link) =
+            invariant!(self.links.get_mut(&group.ifindex), "a reservation to unbook has a link")
+        {
             link.unbook(key, &group.entry(), rank, group.holder());
         }
         self.accounts.close(core::mem::take(&mut group.account), group.parameters.charge.rate);
@@ -258,8 +278,11 @@ impl Resources {
 
     /// Removes a grant from its reservation, which ends with its last grant. The record of the grant stays.
     pub(super) fn detach(&mut self, key: Key) -> bool {
+        // It may be lost already.
         let Some(in_group) = self.grants.get(key).map(|grant| grant.group) else { return false };
-        let Some(group) = self.groups.get_mut(in_group) else { return false };
+        let Some(group) = invariant!(self.groups.get_mut(in_group), "a grant has a reservation") else {
+            return false;
+        };
         group.members.remove(key);
         if group.members.is_empty() {
             drop(self.close(in_group));
@@ -278,8 +301,8 @@ impl Resources {
     /// Ends a reservation. Returns its record.
     fn close(&mut self, key: Key) -> Option<Group> {
         self.unbook(key, true);
-        self.outputs.preserve(key, self.groups.get_mut(key)?);
-        let group = self.groups.remove(key)?;
+        self.outputs.preserve(key, invariant!(self.groups.get_mut(key), "a reservation to close stands")?);
+        let group = invariant!(self.groups.remove(key), "a reservation closes once")?;
         if let Some(session) = group.session {
             self.sessions.remove((group.ifindex, group.protocol, session), key);
         }
@@ -292,16 +315,18 @@ impl Resources {
     /// Ends a reservation that its owners did not release, and reports the loss to them. Returns the number of grants.
     pub(super) fn lose(&mut self, key: Key, why: LostWhy) -> u32 {
         if self.decisions.is_on() {
-            let members: Vec<Key> =
-                self.groups.get(key).into_iter().flat_map(|group| group.members.iter()).collect();
+            let members: Vec<Key> = invariant!(self.groups.get(key), "a lost reservation stands")
+                .into_iter()
+                .flat_map(|group| group.members.iter())
+                .collect();
             let last = self.last_parts(&members);
             last.into_iter().for_each(|member| self.note_lost(member, why));
             members.into_iter().for_each(|member| self.decisions.unname(GrantId(member.to_u64())));
         }
-        let Some(group) = self.close(key) else { return 0 };
+        let Some(group) = invariant!(self.close(key), "a lost reservation closes") else { return 0 };
         let mut lost = 0;
         for member in group.members.iter() {
-            if let Some(grant) = self.grants.remove(member) {
+            if let Some(grant) = invariant!(self.grants.remove(member), "a lost member is a grant") {
                 lost += 1;
                 let owner = grant.owner(group.protocol);
                 tracing::debug!(
@@ -332,17 +357,22 @@ impl Resources {
 
     /// Reduces the reservation of one grant to `rate`, and reports it to the owner (RFC 4495).
     fn reduce(&mut self, key: Key, rate: u64) -> u32 {
-        let Some(group) = self.groups.get(key) else { return 0 };
-        let Some(member) = group.members.iter().next() else { return 0 };
+        let Some(group) = invariant!(self.groups.get(key), "a reduced reservation stands") else { return 0 };
+        let Some(member) = invariant!(group.members.iter().next(), "a reduced reservation has a member")
+        else {
+            return 0;
+        };
         let (ifindex, protocol, reservation) = (group.ifindex, group.protocol, group.reservation(Vec::new()));
-        let Some(grant) = self.grants.get_mut(member) else { return 0 };
+        let Some(grant) = invariant!(self.grants.get_mut(member), "a reduced member is a grant") else {
+            return 0;
+        };
         let terms = Arc::make_mut(&mut grant.terms);
         terms.traffic.rate = terms.traffic.rate.min(rate);
         if let Some((asked, given)) = grant.extra.as_mut().and_then(|extra| extra.guaranteed.as_mut()) {
             asked.rspec = asked.rspec.limited(rate);
             *given = given.limited(rate);
         }
-        if let Some(link) = self.links.get(&ifindex) {
+        if let Some(link) = invariant!(self.links.get(&ifindex), "a reduced reservation has a link") {
             terms.charge.rate = link.with_headers(rate, &terms.traffic).min(terms.charge.rate);
         }
         let reservation = Reservation { traffic: grant.conforming(), served: grant.served(), ..reservation };
@@ -367,14 +397,23 @@ impl Resources {
     pub(super) fn refit(&mut self, ifindex: IfIndex) {
         let mut all = self.groups_at(ifindex);
         all.sort_by_cached_key(|key| {
-            let Some(group) = self.groups.get(*key) else { return (0, Reverse((0, 0))) };
-            let members = group.members.iter().filter_map(|member| self.grants.get(member));
+            let Some(group) = invariant!(self.groups.get(*key), "a sorted reservation stands") else {
+                return (0, Reverse((0, 0)));
+            };
+            let members = group
+                .members
+                .iter()
+                .filter_map(|member| invariant!(self.grants.get(member), "a sorted member is a grant"));
             let defending = members.map(|grant| grant.terms.priority.defending).max().unwrap_or(0);
             (defending, Reverse((group.parameters.charge.rate, group.age)))
         });
         for key in all {
-            let Some(link) = self.links.get(&ifindex) else { return };
-            let Some(group) = self.groups.get(key) else { continue };
+            let Some(link) = invariant!(self.links.get(&ifindex), "a link stays while it is refitted") else {
+                return;
+            };
+            let Some(group) = invariant!(self.groups.get(key), "each reservation is judged once") else {
+                continue;
+            };
             let service = group.parameters.service;
             let over_share = link.reserved() > link.share();
             if over_share || link.reserved_for(service) > link.service_share(service) {

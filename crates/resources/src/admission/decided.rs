@@ -6,7 +6,7 @@ use std::sync::Arc;
 use signalbox_core::node::Prefix;
 use signalbox_core::pinhole::OpenerId;
 use signalbox_core::traffic::FlowFilter;
-use signalbox_core::{Key, SessionId, Time};
+use signalbox_core::{Key, SessionId, Time, invariant};
 
 use super::Resources;
 use super::group::{Grant, Group};
@@ -104,8 +104,11 @@ impl Resources {
 
     /// Whether a grant is what a request asks for, so that the request changes nothing.
     pub(super) fn stands_as(&self, key: Key, ask: &GrantRequest, rule: Option<u32>) -> bool {
-        let Some(grant) = self.grants.get(key) else { return false };
-        let Some(group) = self.groups.get(grant.group) else { return false };
+        let Some(grant) = invariant!(self.grants.get(key), "a modified grant stands") else { return false };
+        let Some(group) = invariant!(self.groups.get(grant.group), "a modified grant has a reservation")
+        else {
+            return false;
+        };
         let filters = match grant.filters() {
             [] => group.filters.are(&ask.filters),
             own => own == ask.filters,
@@ -132,7 +135,9 @@ impl Resources {
         }
         let key = Key::from_u64(grant.0);
         let since = self.stands_since(key);
-        if let (Some(since), Some(held)) = (since, self.grants.get_mut(key)) {
+        if let (Some(since), Some(held)) =
+            (since, invariant!(self.grants.get_mut(key), "a granted grant stands"))
+        {
             held.since = since;
         }
         if self.has_equal_part(key) {
@@ -146,8 +151,8 @@ impl Resources {
         } else {
             Outcome::Granted
         };
-        let decision = self.grants.get(key).and_then(|held| {
-            let group = self.groups.get(held.group)?;
+        let decision = invariant!(self.grants.get(key), "a noted grant stands").and_then(|held| {
+            let group = invariant!(self.groups.get(held.group), "a noted grant has a reservation")?;
             Some(self.about(key, held, group, outcome, Why::Allowed))
         });
         if let Some(decision) = decision {
@@ -193,7 +198,7 @@ impl Resources {
         }
         let key = Key::from_u64(grant.0);
         let decision = self.grants.get(key).and_then(|held| {
-            let group = self.groups.get(held.group)?;
+            let group = invariant!(self.groups.get(held.group), "a refused grant has a reservation")?;
             Some(self.about(key, held, group, Outcome::Refused, Why::Beyond(Some(node))))
         });
         if let Some(decision) = decision {
@@ -219,7 +224,7 @@ impl Resources {
             _ => (Outcome::Ended, None),
         };
         let decision = self.grants.get(key).zip(why).and_then(|(grant, why)| {
-            let group = self.groups.get(grant.group)?;
+            let group = invariant!(self.groups.get(grant.group), "a released grant has a reservation")?;
             Some(self.about(key, grant, group, outcome, why))
         });
         self.decisions.unname(GrantId(key.to_u64()));
@@ -237,8 +242,8 @@ impl Resources {
             true
         });
         let ends = keys.into_iter().filter(|key| self.has_row(GrantId(key.to_u64()))).filter_map(|key| {
-            let grant = self.grants.get(key)?;
-            let group = self.groups.get(grant.group)?;
+            let grant = invariant!(self.grants.get(key), "a walk finds grants")?;
+            let group = invariant!(self.groups.get(grant.group), "a grant that stops has a reservation")?;
             Some(self.about(key, grant, group, Outcome::Ended, Why::End(End::Stopped)))
         });
         let ends: Vec<Decision> = ends.collect();
@@ -259,8 +264,8 @@ impl Resources {
             | LostWhy::CapacityReduced
             | LostWhy::Rules => Outcome::Lost,
         };
-        let decision = self.grants.get(key).and_then(|grant| {
-            let group = self.groups.get(grant.group)?;
+        let decision = invariant!(self.grants.get(key), "a lost grant stood").and_then(|grant| {
+            let group = invariant!(self.groups.get(grant.group), "a lost grant has a reservation")?;
             Some((group.protocol, self.about(key, grant, group, outcome, Why::Lost(why))))
         });
         self.decisions.unname(GrantId(key.to_u64()));
@@ -276,8 +281,8 @@ impl Resources {
         if !self.decisions.is_on() || !self.has_row(GrantId(key.to_u64())) {
             return;
         }
-        let decision = self.grants.get(key).and_then(|grant| {
-            let group = self.groups.get(grant.group)?;
+        let decision = invariant!(self.grants.get(key), "a reduced grant stands").and_then(|grant| {
+            let group = invariant!(self.groups.get(grant.group), "a reduced grant has a reservation")?;
             Some(self.about(key, grant, group, Outcome::Changed, Why::Reduced))
         });
         if let Some(decision) = decision {

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use hashbrown::HashTable;
 use signalbox_core::traffic::FlowFilter;
-use signalbox_core::{IfIndex, Key, KeyedHasher, Slab};
+use signalbox_core::{IfIndex, Key, KeyedHasher, Slab, invariant};
 
 use super::group::Group;
 
@@ -62,7 +62,8 @@ impl Flows {
         is_it: impl Fn(Key, &Group) -> bool,
     ) -> bool {
         let found = self.table.find(spread(hash), |entry| {
-            let group = groups.get_index(entry.group).filter(|_| entry.hash == hash);
+            let group = invariant!(groups.get_index(entry.group), "a flow is of a reservation")
+                .filter(|_| entry.hash == hash);
             let group = group.filter(|group| group.ifindex == ifindex && group.filters.contains(filter));
             group.zip(groups.key_of(entry.group)).is_some_and(|(group, key)| is_it(key, group))
         });

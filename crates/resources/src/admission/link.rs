@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use signalbox_core::shares::{Refused, Shares};
 use signalbox_core::traffic::{ServiceClass, TrafficSpec};
-use signalbox_core::{Key, ReserverId, Time};
+use signalbox_core::{Key, ReserverId, Time, invariant};
 
 use super::timed::Timed;
 use crate::config::LinkConfig;
@@ -300,14 +300,18 @@ impl Link {
         self.used.buffer = self.used.buffer.saturating_sub(always.buffer);
         self.reservations = self.reservations.saturating_sub(1);
         self.own_queues = self.own_queues.saturating_sub(u32::from(entry.own_queue));
-        if let Some(service) = self.services.get_mut(&entry.service) {
+        if let Some(service) =
+            invariant!(self.services.get_mut(&entry.service), "a booked service is counted")
+        {
             service.rate = service.rate.saturating_sub(always.rate);
             service.reservations = service.reservations.saturating_sub(1);
             if let Some(rank) = rank {
                 service.ranks.remove(&rank);
             }
         }
-        if let Some(reservations) = self.protocols.get_mut(&entry.protocol) {
+        if let Some(reservations) =
+            invariant!(self.protocols.get_mut(&entry.protocol), "a booked protocol is counted")
+        {
             *reservations = reservations.saturating_sub(1);
         }
     }

@@ -24,7 +24,9 @@ use std::sync::Arc;
 use signalbox_core::node::Interface;
 use signalbox_core::shares::Shares;
 use signalbox_core::traffic::{ReservationId, ReserveError, ServiceClass};
-use signalbox_core::{Changes, IfIndex, Key, KeyedHasher, Random, Recent, SessionId, Slab, Time, recent};
+use signalbox_core::{
+    Changes, IfIndex, Key, KeyedHasher, Random, Recent, SessionId, Slab, Time, invariant, recent,
+};
 
 use crate::config::{Config, ConfigError};
 use crate::counters::Counters;
@@ -170,7 +172,7 @@ impl Resources {
     /// Takes the measured capacity of an interface, octets a second. It counts if no capacity is declared.
     /// Reservations that no longer fit are lost, the weakest first.
     pub fn measured(&mut self, ifindex: IfIndex, capacity: Option<u64>) {
-        let Some(link) = self.links.get_mut(&ifindex) else { return };
+        let Some(link) = self.links.get_mut(&ifindex) else { return }; // the interface may be gone
         if link.measured == capacity {
             return;
         }
@@ -221,6 +223,7 @@ impl Resources {
     /// Sets the conditions under which traffic may exceed a grant, after another reservation changed them. It takes no
     /// more resources.
     pub fn police(&mut self, grant: GrantId, policing: Policing) {
+        // It may be lost already.
         if let Some(grant) = self.grants.get_mut(Key::from_u64(grant.0)) {
             grant.terms = Terms { policing, ..(*grant.terms).clone() }.shared(&mut self.terms);
         }
@@ -260,10 +263,18 @@ impl Resources {
         let name = self.links.get(&ask.ifindex).map_or("", |link| &link.name);
         let verdict = self.policy.decide(ask, name, self.wall_us(now));
         let result = self.plan(now, ask, replaced).map(|plan| {
-            let groups = plan.victims.iter().filter_map(|victim| self.groups.get(*victim));
+            let groups = plan
+                .victims
+                .iter()
+                .filter_map(|victim| invariant!(self.groups.get(*victim), "a victim is a reservation"));
             let members = groups.flat_map(|group| group.members.iter().map(move |member| (group, member)));
             let victims = members
-                .filter_map(|(group, member)| Some(self.grants.get(member)?.owner(group.protocol)))
+                .filter_map(|(group, member)| {
+                    Some(
+                        invariant!(self.grants.get(member), "a victim's member is a grant")?
+                            .owner(group.protocol),
+                    )
+                })
                 .collect();
             WouldAdmit { rspec: plan.rspec(), victims }
         });

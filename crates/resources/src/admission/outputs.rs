@@ -6,7 +6,7 @@ use core::num::NonZeroU64;
 use std::collections::VecDeque;
 
 use signalbox_core::traffic::{Reservation, ReservationId};
-use signalbox_core::{Key, Slab};
+use signalbox_core::{Key, Slab, invariant};
 
 use super::group::Group;
 use crate::request::{GrantId, LostWhy, Owner, ResourceOutput};
@@ -57,7 +57,11 @@ impl Outputs {
     pub(super) fn preserve(&mut self, key: Key, group: &mut Group) {
         let Some(place) = group.queued.take() else { return };
         let at = usize::try_from(place.get().saturating_sub(self.taken).saturating_sub(1)).ok();
-        let Some(queued) = at.and_then(|at| self.queue.get_mut(at)) else { return };
+        let Some(queued) =
+            invariant!(at.and_then(|at| self.queue.get_mut(at)), "a queued installation has its place")
+        else {
+            return;
+        };
         *queued = if group.announced {
             Queued::InstallOld(id_of(key), Box::new(group.reservation(Vec::new())))
         } else {
@@ -107,7 +111,7 @@ impl Outputs {
                 }
                 Queued::Install(key) => {
                     // A group that is removed has no queued installation: `preserve` was called before.
-                    if groups.get(key).is_none() {
+                    if invariant!(groups.get(key), "a queued installation is of a reservation").is_none() {
                         continue;
                     }
                     let group = groups.get_mut(key)?;

@@ -3,7 +3,7 @@
 //! CASP has a grant for what was reserved and one for what was committed, because one may end before the other, and both again while a
 //! change is not answered. They have one owner and one session.
 
-use signalbox_core::{Key, Time};
+use signalbox_core::{Key, Time, invariant};
 
 use super::Resources;
 use super::group::Grant;
@@ -13,10 +13,10 @@ impl Resources {
     /// The grants of the reservation that a grant is a part of, the oldest first; the grant itself is one of them.
     fn parts(&self, key: Key) -> impl Iterator<Item = (Key, &Grant)> {
         let own = self.grants.get(key);
-        let group = own.and_then(|own| self.groups.get(own.group));
+        let group = own.and_then(|own| invariant!(self.groups.get(own.group), "a grant has a reservation"));
         let members = group.into_iter().flat_map(|group| group.members.iter());
         members.filter_map(move |member| {
-            let (own, other) = (own?, self.grants.get(member)?);
+            let (own, other) = (own?, invariant!(self.grants.get(member), "a member is a grant")?);
             let same = member == key || (other.owner == own.owner && other.filters() == own.filters());
             same.then_some((member, other))
         })

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use signalbox_core::traffic::{Excess, ServiceClass, Treatment};
-use signalbox_core::{Key, Time};
+use signalbox_core::{Key, Time, invariant};
 
 use super::group::{Grant, Group, Parameters, holder, is_within};
 use super::link::{Charge, Entry, Freed, Link};
@@ -65,7 +65,7 @@ impl Resources {
             Ok(why) => on_link(why),
             Err(what) => Rule::Request(what),
         })?;
-        let group = target.and_then(|key| self.groups.get(key));
+        let group = target.and_then(|key| invariant!(self.groups.get(key), "a target is a reservation"));
         let during = match group {
             Some(group) => self.during(group, replaced, Some(ask.during)),
             None => ask.during.filter(|_| link.timed.has_place(&holder(&ask.requester))),
@@ -199,7 +199,10 @@ impl Resources {
         replaced: Option<Key>,
         old: Option<&Grant>,
     ) -> Result<Option<Key>, Result<LinkWhy, &'static str>> {
-        let mine = old.and_then(|old| self.groups.get(old.group).map(|group| (old.group, group)));
+        let mine = old.and_then(|old| {
+            invariant!(self.groups.get(old.group), "an old grant has a reservation")
+                .map(|group| (old.group, group))
+        });
         if let Some((key, group)) = mine {
             // Both have the protocol of their owner.
             if group.session != ask.session {
@@ -223,7 +226,9 @@ impl Resources {
             None => self.beside(ask),
         };
         let Some(key) = found else { return Ok(None) };
-        let Some(group) = self.groups.get(key) else { return Ok(None) };
+        let Some(group) = invariant!(self.groups.get(key), "a found reservation stands") else {
+            return Ok(None);
+        };
         if group.parameters.service != ask.service {
             return Err(Ok(LinkWhy::OtherService(group.parameters.service)));
         }
@@ -238,7 +243,7 @@ impl Resources {
     /// The reservation of the grant that a request without a session wants to share, if it is for the same packets.
     fn beside(&self, ask: &GrantRequest) -> Option<Key> {
         let key = self.grants.get(Key::from_u64(ask.beside?.0))?.group;
-        let group = self.groups.get(key)?;
+        let group = invariant!(self.groups.get(key), "a shared grant has a reservation")?;
         let shared = group.session.is_none()
             && group.protocol == ask.owner.protocol
             && group.ifindex == ask.ifindex
@@ -273,7 +278,9 @@ impl Resources {
 
     /// Whether a change requests no more in any respect, from the same requester and for the same packets.
     fn lessens(&self, ask: &GrantRequest, old: &Grant) -> bool {
-        let Some(group) = self.groups.get(old.group) else { return false };
+        let Some(group) = invariant!(self.groups.get(old.group), "a lessened grant has a reservation") else {
+            return false;
+        };
         let same_filters = match old.filters() {
             [] => group.filters.are(&ask.filters),
             own => *own == *ask.filters,
@@ -320,7 +327,9 @@ impl Resources {
         asked: Option<Option<During>>,
     ) -> Option<During> {
         let others = group.members.iter().filter(|member| Some(*member) != replaced);
-        let times = others.filter_map(|member| Some(self.grants.get(member)?.terms.during));
+        let times = others.filter_map(|member| {
+            Some(invariant!(self.grants.get(member), "a member with a time is a grant")?.terms.during)
+        });
         let whole = times.chain(asked).reduce(|a, b| Some(a?.with(&b?))).flatten()?;
         let has_place = group.parameters.during.is_some()
             || self.links.get(&group.ifindex).is_some_and(|link| link.timed.has_place(&group.holder()));
@@ -330,7 +339,9 @@ impl Resources {
     /// The charge of the other grants of a reservation.
     fn charge_without(&self, group: &Group, replaced: Option<Key>) -> Charge {
         let others = group.members.iter().filter(|member| Some(*member) != replaced);
-        let charges = others.filter_map(|member| Some(self.grants.get(member)?.terms.charge));
+        let charges = others.filter_map(|member| {
+            Some(invariant!(self.grants.get(member), "a charged member is a grant")?.terms.charge)
+        });
         charges.fold(Charge::default(), Charge::max)
     }
 
@@ -437,13 +448,17 @@ impl Resources {
         now: Time,
     ) -> Option<(Key, u64)> {
         let (key, group, grant) = victims.iter().rev().find_map(|key| {
-            let group = self.groups.get(*key)?;
+            let group = invariant!(self.groups.get(*key), "a victim is a reservation")?;
             let alone = group.members.newest().filter(|_| group.members.len() == 1)?;
-            let grant = self.grants.get(alone).filter(|grant| grant.terms.reducible)?;
+            let grant = invariant!(self.grants.get(alone), "a victim's member is a grant")
+                .filter(|grant| grant.terms.reducible)?;
             (group.session.is_none() && group.parameters.during.is_none()).then_some((*key, group, grant))
         })?;
         let mut all = freed;
-        for (key, victim) in victims.iter().filter_map(|key| Some((key, self.groups.get(*key)?))) {
+        for (key, victim) in victims
+            .iter()
+            .filter_map(|key| Some((key, invariant!(self.groups.get(*key), "each victim is a reservation")?)))
+        {
             all.add(*key, &victim.entry(), entry.service);
         }
         // The computation adds the remaining part to the request.

@@ -1,6 +1,6 @@
 //! Other settings while reservations stand.
 
-use signalbox_core::{Key, Time};
+use signalbox_core::{Key, Time, invariant};
 
 use super::Resources;
 use super::group::{Grant, Group, Terms};
@@ -60,11 +60,14 @@ impl Resources {
     /// Books a reservation by the new rules, and adds its grants that they refuse to `refused`.
     fn judge(&mut self, now: Time, key: Key, refused: &mut Vec<Key>) {
         let wall_us = self.wall_us(now);
-        let Some(group) = self.groups.get(key) else { return };
-        let link = self.links.get(&group.ifindex).map_or("", |link| &link.name);
+        let Some(group) = invariant!(self.groups.get(key), "a judged reservation stands") else { return };
+        let link = invariant!(self.links.get(&group.ifindex), "a judged reservation has a link")
+            .map_or("", |link| &link.name);
         let mut account = None;
         for member in group.members.iter() {
-            let Some(grant) = self.grants.get_mut(member) else { continue };
+            let Some(grant) = invariant!(self.grants.get_mut(member), "a judged member is a grant") else {
+                continue;
+            };
             let ask = asked(grant, group);
             let verdict = self.policy.decide(&ask, link, wall_us);
             if grant.terms.rule != verdict.rule {
@@ -95,8 +98,11 @@ impl Resources {
 
     /// Ends one grant, and reports the loss to its owner. Other grants of its reservation stay. False: no such grant.
     pub(super) fn lose_grant(&mut self, key: Key, why: LostWhy) -> bool {
-        let Some(protocol) =
-            self.grants.get(key).and_then(|grant| self.groups.get(grant.group)).map(|group| group.protocol)
+        let Some(protocol) = self
+            .grants
+            .get(key)
+            .and_then(|grant| invariant!(self.groups.get(grant.group), "a grant has a reservation"))
+            .map(|group| group.protocol)
         else {
             return false;
         };
@@ -106,7 +112,7 @@ impl Resources {
             self.note_lost(key, why);
         }
         self.detach(key);
-        let Some(lost) = self.grants.remove(key) else { return false };
+        let Some(lost) = invariant!(self.grants.remove(key), "a detached grant stays") else { return false };
         let owner = lost.owner(protocol);
         let grant = GrantId(key.to_u64());
         tracing::debug!(protocol = %owner.protocol, owner = owner.key, grant = grant.0, reason = %why, "reservation lost");

@@ -1,7 +1,7 @@
 //! The reservation of each session at an interface.
 
 use signalbox_core::index::Index;
-use signalbox_core::{IfIndex, Key, KeyedHasher, ReserverId, Slab};
+use signalbox_core::{IfIndex, Key, KeyedHasher, ReserverId, Slab, invariant};
 
 use super::group::Group;
 use crate::request::Session;
@@ -32,7 +32,10 @@ impl Sessions {
 
     /// The reservation of a session.
     pub(super) fn find(&self, groups: &Slab<Group>, place: Place) -> Option<Key> {
-        let is = |at| groups.get_index(at).and_then(place_of) == Some(place);
+        let is = |at| {
+            invariant!(groups.get_index(at), "an index entry is a reservation").and_then(place_of)
+                == Some(place)
+        };
         groups.key_of(self.index.find(hash_of(&self.hasher, place), is)?)
     }
 
@@ -40,7 +43,8 @@ impl Sessions {
     pub(super) fn insert(&mut self, groups: &Slab<Group>, place: Place, key: Key) {
         let hasher = &self.hasher;
         self.index.insert(hash_of(hasher, place), key.index(), |at| {
-            groups.get_index(at).and_then(place_of).map_or(0, |place| hash_of(hasher, place))
+            invariant!(groups.get_index(at).and_then(place_of), "a rehashed entry is of a session")
+                .map_or(0, |place| hash_of(hasher, place))
         });
     }
 

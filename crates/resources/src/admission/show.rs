@@ -1,6 +1,6 @@
 //! Views for users.
 
-use signalbox_core::{IfIndex, Key};
+use signalbox_core::{IfIndex, Key, invariant};
 
 use super::Resources;
 use super::outputs::id_of;
@@ -92,7 +92,7 @@ impl Resources {
 
     fn view(&self, key: Key) -> Option<ReservationView<'_>> {
         let grant = self.grants.get(key)?;
-        let group = self.groups.get(grant.group)?;
+        let group = invariant!(self.groups.get(grant.group), "a shown grant has a reservation")?;
         let ifindex = group.ifindex;
         Some(ReservationView {
             grant: GrantId(key.to_u64()),

@@ -6,7 +6,7 @@ use core::ops::RangeInclusive;
 use std::collections::BTreeSet;
 
 use signalbox_core::traffic::ServiceClass;
-use signalbox_core::{Key, Slab, Time};
+use signalbox_core::{Key, Slab, Time, invariant};
 
 use super::group::Group;
 use super::link::{Entry, Freed, Link, Rank};
@@ -56,13 +56,19 @@ pub(super) fn choose(
         let free = |rank: &&Rank| !chosen.contains(&rank.group) && useful(rank.group);
         let rank = next(link, only, missing, setup, &free)?;
         chosen.insert(rank.group);
-        freed.add(rank.group, &groups.get(rank.group)?.entry(), entry.service);
+        freed.add(
+            rank.group,
+            &invariant!(groups.get(rank.group), "a rank is of a reservation")?.entry(),
+            entry.service,
+        );
         order.push(rank);
     }
     // A victim that was chosen early may not be needed any more: the strongest are removed first.
     order.sort_unstable_by_key(|rank| Reverse(*rank));
     order.retain(|rank| {
-        let Some(group) = groups.get(rank.group) else { return false };
+        let Some(group) = invariant!(groups.get(rank.group), "a chosen rank is of a reservation") else {
+            return false;
+        };
         let mut without = freed.clone();
         without.subtract(rank.group, &group.entry(), entry.service);
         let needed = link.check(entry, &without, now).is_err();

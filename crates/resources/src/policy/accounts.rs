@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use std::sync::Arc;
 
 use signalbox_core::security::Fingerprint;
-use signalbox_core::{IfIndex, Index, Key, KeyedHasher, Slab};
+use signalbox_core::{IfIndex, Index, Key, KeyedHasher, Slab, invariant};
 
 use super::asker::Asker;
 use crate::request::Requester;
@@ -64,13 +64,16 @@ impl Accounts {
     }
 
     pub(crate) fn find(&self, key: &AccountKey) -> Option<AccountId> {
-        let is = |index| self.accounts.get_index(index).is_some_and(|account| account.key == *key);
+        let is = |index| {
+            invariant!(self.accounts.get_index(index), "an index entry is an account")
+                .is_some_and(|account| account.key == *key)
+        };
         self.accounts.key_of(self.index.find(self.hasher.hash_one(key), is)?)
     }
 
     /// Sum of rates and number of reservations.
     pub(crate) fn held(&self, id: Option<AccountId>) -> (u64, u32) {
-        let account = id.and_then(|id| self.accounts.get(id));
+        let account = id.and_then(|id| invariant!(self.accounts.get(id), "a found account exists"));
         account.map_or((0, 0), |account| (account.rate, account.reservations))
     }
 
@@ -80,15 +83,19 @@ impl Accounts {
             Some(id) => id,
             None => {
                 let hash = self.hasher.hash_one(&key);
-                let id = self.accounts.insert(Account { key, rate: 0, reservations: 0 }).ok()?;
+                let id = invariant!(
+                    self.accounts.insert(Account { key, rate: 0, reservations: 0 }).ok(),
+                    "each account finds a place"
+                )?;
                 let Self { accounts, index, hasher } = self;
                 index.insert(hash, id.index(), |at| {
-                    accounts.get_index(at).map_or(0, |account| hasher.hash_one(&account.key))
+                    invariant!(accounts.get_index(at), "a rehashed entry is an account")
+                        .map_or(0, |account| hasher.hash_one(&account.key))
                 });
                 id
             }
         };
-        if let Some(account) = self.accounts.get_mut(id) {
+        if let Some(account) = invariant!(self.accounts.get_mut(id), "an opened account exists") {
             account.rate = account.rate.saturating_add(rate);
             account.reservations = account.reservations.saturating_add(1);
         }
@@ -97,7 +104,7 @@ impl Accounts {
 
     /// Removes one reservation from an account.
     pub(crate) fn close(&mut self, id: AccountId, rate: u64) {
-        let Some(account) = self.accounts.get_mut(id) else { return };
+        let Some(account) = self.accounts.get_mut(id) else { return }; // most reservations have none
         account.rate = account.rate.saturating_sub(rate);
         account.reservations = account.reservations.saturating_sub(1);
         if account.reservations == 0 {

@@ -7,7 +7,7 @@ mod rule;
 use core::net::IpAddr;
 use std::sync::Arc;
 
-use signalbox_core::IfIndex;
+use signalbox_core::{IfIndex, invariant};
 
 use crate::config::{Action, Config, Zones};
 use crate::opening::Crossed;
@@ -167,13 +167,13 @@ impl Policy {
         ifindex: IfIndex,
     ) -> Option<AccountKey> {
         let rule = rule?;
-        let matcher = self.matcher(rule)?;
+        let matcher = invariant!(self.matcher(rule), "a decided rule exists")?;
         matcher.limits_totals().then(|| AccountKey::new(rule, ifindex, &self.asker(requester)))
     }
 
     /// Whether an account may grow by a request; `used` is its total without the request.
     pub(crate) fn totals(&self, rule: u32, used: u64, asked: u64, reservations: u32) -> Result<(), Rule> {
-        let Some(matcher) = self.matcher(rule) else { return Ok(()) };
+        let Some(matcher) = invariant!(self.matcher(rule), "a counted rule exists") else { return Ok(()) };
         let refuse = |why| Err(self.refusal(rule, why));
         match (matcher.max_total(), matcher.max_reservations()) {
             (Some(limit), _) if used.saturating_add(asked) > limit => {

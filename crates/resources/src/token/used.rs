@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 
 use signalbox_core::index::KeyedHasher;
 use signalbox_core::shares::Shares;
-use signalbox_core::{SessionId, Time};
+use signalbox_core::{SessionId, Time, invariant};
 
 use super::{Token, TokenError};
 
@@ -106,7 +106,10 @@ impl UsedTokens {
                 return;
             }
             let Some((_, name)) = self.order.pop_front() else { return };
-            match self.bound.get(&name).map(|bound| bound.until).filter(|until| *until > now) {
+            match invariant!(self.bound.get(&name), "what is kept in order is bound")
+                .map(|bound| bound.until)
+                .filter(|until| *until > now)
+            {
                 Some(until) => self.order.push_back((until, name)),
                 None => {
                     self.bound.remove(&name);
