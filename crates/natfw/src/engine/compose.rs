@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use signalbox_core::service::{Onward, RecvMessage, Security, SiiHandle, StateHandle, TransferAttributes};
 use signalbox_core::slab::Key;
-use signalbox_core::{Direction, Mri, SessionId};
+use signalbox_core::{Direction, Mri, SessionId, invariant};
 use signalbox_wire::Writer;
 
 use super::Natfw;
@@ -92,7 +92,9 @@ impl Natfw {
             security: if secure { Security::Channel } else { Security::None },
         };
         let source = match purpose {
-            Purpose::Request(key, _) => self.sessions.get(key).and_then(Session::holder),
+            Purpose::Request(key, _) => {
+                invariant!(self.sessions.get(key), "a request has a session").and_then(Session::holder)
+            }
             Purpose::Unwatched => None,
         };
         let parcel = Parcel {
@@ -125,7 +127,7 @@ impl Natfw {
 
     /// Sends a RESPONSE other than success to the previous peer of a session. `failed` has what other nodes added.
     pub(super) fn answer_error(&mut self, key: Key, msn: u32, failed: &Failed<'_>) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "an error has a session") else { return };
         let to = Target::previous(session);
         let own = match failed.beyond {
             Some(_) => Vec::new(),
@@ -146,7 +148,11 @@ impl Natfw {
     /// Sends the RESPONSE of success to the previous peer of a session (RFC 5973 §4.3.3).
     pub(super) fn answer_success(&mut self, key: Key, answer: &Answer) {
         // An edge that made the session for an EXTERNAL has no previous peer.
-        let Some(session) = self.sessions.get(key).filter(|session| !session.begins_here()) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a success has a session")
+            .filter(|session| !session.begins_here())
+        else {
+            return;
+        };
         let to = Target::previous(session);
         let hops = session.peers.lists().then(|| self.with_own(session, answer));
         let response = Message {
@@ -180,7 +186,9 @@ impl Natfw {
         lifetime: u32,
         received: Option<(&RecvMessage<'_>, &Message<'_>)>,
     ) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a sent request has a session") else {
+            return;
+        };
         session.unanswered.get_or_insert(session.msn);
         let (msn, deletes) = (session.msn, lifetime == 0);
         let Asked { efi, proxy, extend, .. } = session.asked;
@@ -236,7 +244,7 @@ impl Natfw {
 
     /// Sends a NOTIFY about a session in one direction, if there is a peer (RFC 5973 §3.7.5).
     pub(super) fn notify(&mut self, key: Key, info: Info, outbound: bool) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a NOTIFY has a session") else { return };
         let to = if outbound {
             if !session.plan.forwards {
                 return;
@@ -256,7 +264,11 @@ impl Natfw {
     /// Makes GIST keep the routing state towards the responder as long as the session lives, so that a NOTIFY finds
     /// its way; zero: GIST needs to keep it no longer.
     pub(super) fn keep_route(&mut self, key: Key, lifetime: u32) {
-        let Some(session) = self.sessions.get(key).filter(|session| session.plan.forwards) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a kept route has a session")
+            .filter(|session| session.plan.forwards)
+        else {
+            return;
+        };
         let (mri, id) = (session.plan.mri(), session.id);
         // Only the node that queries can keep it, which is the upstream one.
         if mri.direction() == Direction::Downstream {

@@ -8,7 +8,7 @@ use signalbox_core::pinhole::{Endpoint, Pinhole};
 use signalbox_core::ports::Inside;
 use signalbox_core::service::RecvMessage;
 use signalbox_core::traffic::FlowFilter;
-use signalbox_core::{Direction, IfIndex, Mri, PathCoupled};
+use signalbox_core::{Direction, IfIndex, Mri, PathCoupled, invariant};
 use signalbox_resources::config::Opening;
 use signalbox_resources::decision::Outcome;
 use signalbox_resources::opening::Crossing;
@@ -169,10 +169,11 @@ impl Natfw {
         let invitation =
             if self.interfaces.has(flow.dst) { self.invitation(&flow, second) } else { Invitation::None };
         let reserved = match invitation {
-            Invitation::Reserved(key) => self.sessions.get(key).and_then(|session| {
-                // The port stays with the reservation as long as any flow uses it.
-                Some((session.plan.reserved()?.inside, session.plan.lease))
-            }),
+            Invitation::Reserved(key) => invariant!(self.sessions.get(key), "an invitation has a session")
+                .and_then(|session| {
+                    // The port stays with the reservation as long as any flow uses it.
+                    Some((session.plan.reserved()?.inside, session.plan.lease))
+                }),
             Invitation::Blocked | Invitation::None => None,
         };
         if side == Side::Outside && reserved.is_none() {

@@ -2,10 +2,10 @@
 
 use core::time::Duration;
 
-use signalbox_core::SessionId;
 use signalbox_core::pinhole::OpenerId;
 use signalbox_core::slab::Key;
 use signalbox_core::traffic::FlowFilter;
+use signalbox_core::{SessionId, invariant};
 use signalbox_resources::config::Opening;
 use signalbox_resources::decision::{By, Extent, Outcome, Why};
 use signalbox_resources::refusal::Refusal;
@@ -73,7 +73,7 @@ impl Natfw {
 
     /// What the policy of this node allowed to a session stands from now on, or ends now: one record for each direction.
     pub(super) fn note_passages(&self, key: Key, outcome: Outcome, resources: &mut Resources) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a record has a session") else { return };
         let mut passages = session.plan.passages().peekable();
         // Only a session with a passage has packets that are judged.
         let flows = passages.peek().map_or_else(Vec::new, |_| flows_of(session));

@@ -1,7 +1,7 @@
 //! Sessions that this node ends by itself.
 
-use signalbox_core::SessionId;
 use signalbox_core::slab::Key;
+use signalbox_core::{SessionId, invariant};
 use signalbox_resources::Resources;
 
 use super::Natfw;
@@ -20,7 +20,7 @@ impl Natfw {
     /// Ends a session. The nodes towards the initiator get a NOTIFY with `event`, those towards the responder get one that
     /// ends the session too (RFC 5973 §3.7.5). If the session begins here, this node deletes it there.
     pub(super) fn end(&mut self, key: Key, event: Info, resources: &mut Resources) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "an end has a session") else { return };
         self.counters.ended += 1;
         match session.origin() {
             Origin::Peer => {

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use signalbox_core::node::Prefix;
 use signalbox_core::pinhole::Endpoint;
 use signalbox_core::ports::Inside;
-use signalbox_core::{Direction, FlowFilter, Mri};
+use signalbox_core::{Direction, FlowFilter, Mri, invariant};
 use signalbox_resources::Resources;
 use signalbox_resources::config::Opening;
 
@@ -190,7 +190,9 @@ impl Natfw {
             let opened = Opened::by_receiver(from, from.ends.far, *opening, *opening == Opening::Inward);
             match asks.and_then(|pinhole| self.passage(from, opened, &pinhole, resources)) {
                 Ok(passage) => {
-                    if let Some(external) = &mut plan.external {
+                    if let Some(external) =
+                        invariant!(plan.external.as_mut(), "an EXTERNAL has its part of the plan")
+                    {
                         external.opens.push(passage);
                     }
                 }

@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use signalbox_core::node::{NoRoute, Prefix, Route, RouteQuery};
 use signalbox_core::octets::Octets;
 use signalbox_core::service::{Indication, RecvMessage};
-use signalbox_core::{Direction, IfIndex, Mri, SessionId};
+use signalbox_core::{Direction, IfIndex, Mri, SessionId, invariant};
 use signalbox_resources::Resources;
 use signalbox_resources::config::Opening;
 
@@ -92,7 +92,13 @@ impl Natfw {
                     && self.interfaces.has(flow.dst)
                     && let Invitation::Reserved(key) = self.invitation(flow, second)
                 {
-                    return Some(self.sessions.get(key)?.plan.reserved()?.inside.address);
+                    return Some(
+                        invariant!(self.sessions.get(key), "an invitation has a session")?
+                            .plan
+                            .reserved()?
+                            .inside
+                            .address,
+                    );
                 }
                 (!received.at_flow_end).then_some(flow.dst)
             }

@@ -6,7 +6,7 @@ use core::time::Duration;
 use signalbox_core::mri::{Direction, LooseEnd, PathCoupled};
 use signalbox_core::node::{NoRoute, Prefix, Route, RouteQuery};
 use signalbox_core::slab::Key;
-use signalbox_core::{Mri, SessionId};
+use signalbox_core::{Mri, SessionId, invariant};
 use signalbox_resources::{End, Resources};
 use signalbox_wire::hops::Path;
 
@@ -126,8 +126,8 @@ impl Natfw {
     /// Sends the first request of a session that begins here.
     pub(super) fn first_request(&mut self, key: Key) {
         let (first, now) = (self.config.retry, self.now);
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let Some(local) = &mut session.local else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a request has a session") else { return };
+        let Some(local) = invariant!(session.local.as_mut(), "a request begins here") else { return };
         local.retry = Some((now + first, first * 2));
         let lifetime = local.lifetime;
         session.accepted = lifetime;
@@ -137,9 +137,11 @@ impl Natfw {
     /// Sends the request of a session again, with the next number: to refresh it, because it was not answered, or because
     /// the route changed (§3.5, §3.7.3, §3.9).
     pub(super) fn request_again(&mut self, key: Key) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a repetition has a session") else {
+            return;
+        };
         session.msn = session.msn.wrapping_add(1);
-        if let Some(local) = &mut session.local {
+        if let Some(local) = invariant!(session.local.as_mut(), "a repetition begins here") {
             local.refresh = None;
         }
         self.first_request(key);
@@ -148,7 +150,9 @@ impl Natfw {
     /// The repetitions and refreshes of a session that are due.
     pub(super) fn step_local(&mut self, key: Key) {
         let now = self.now;
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "what is due has a session") else {
+            return;
+        };
         let Some(local) = &mut session.local else { return };
         if let Some((at, wait)) = local.retry
             && at <= now
@@ -167,13 +171,15 @@ impl Natfw {
     /// A session that begins here was granted.
     pub(super) fn on_own_success(&mut self, key: Key, message: &Message<'_>, granted: u32) {
         let refresh = self.config.refresh;
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a success has a session") else { return };
         let lifetime = Duration::from_secs(granted.into());
         session.state = State::Established;
         session.expires = self.now + lifetime;
         let proxy = matches!(session.origin(), Origin::Proxy(_));
         let id = session.id;
-        let Some(local) = &mut session.local else { return };
+        let Some(local) = invariant!(session.local.as_mut(), "a success of this node begins here") else {
+            return;
+        };
         local.retry = None;
         if proxy {
             // The edge has a rule of its own, and no previous peer to answer.
@@ -209,12 +215,12 @@ impl Natfw {
     /// The edge is to send a CREATE for an EXTERNAL in proxy mode: its success is told when the CREATE has arrived here, so that
     /// all nodes between the edge and this one have received it.
     fn expect_create(&mut self, key: Key) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a new session exists") else { return };
         let allows = session.asked.efi.action == RuleAction::ALLOW;
         let Some(nonce) = session.asked.nonce().filter(|_| session.kind == Kind::External && allows) else {
             return;
         };
-        if let Some(local) = &mut session.local {
+        if let Some(local) = invariant!(session.local.as_mut(), "a new session begins here") {
             local.proxied = Some(Proxied::Waits(None));
             self.proxied.insert(nonce, key);
         }
@@ -223,13 +229,15 @@ impl Natfw {
     /// A CREATE with a nonce ends at this node.
     pub(super) fn create_arrived(&mut self, nonce: u32, mri: &Mri) {
         let Some(key) = self.proxied.get(&nonce).copied() else { return };
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a nonce has a session") else { return };
         let receiver =
             session.asked.terminal().and_then(|terminal| Receiver::of(&session.asked.mri(), &terminal));
         if receiver.is_none_or(|receiver| receiver.address != mri.dst()) {
             return;
         }
-        let Some(local) = &mut session.local else { return };
+        let Some(local) = invariant!(session.local.as_mut(), "a nonce is of a session of this node") else {
+            return;
+        };
         let Some(Proxied::Waits(granted)) = local.proxied.replace(Proxied::Through) else { return };
         // The CREATE may arrive before the RESPONSE (§3.7.6.1).
         if let Some((granted, _)) = granted {
@@ -241,7 +249,9 @@ impl Natfw {
 
     /// Ends a request whose edge has answered, but whose CREATE does not arrive.
     pub(super) fn give_up_create(&mut self, key: Key, resources: &mut Resources) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "who gives up has a session") else {
+            return;
+        };
         session.msn = session.msn.wrapping_add(1);
         self.send_on(key, 0, None);
         self.emit(key, NatfwEvent::Failed(Failure::NoCreate));
@@ -264,7 +274,7 @@ impl Natfw {
             return self.out.event(id, NatfwEvent::Closed);
         }
         let Some(key) = self.commands.get(&id).copied() else { return };
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a command has a session") else { return };
         session.msn = session.msn.wrapping_add(1);
         self.send_on(key, 0, None);
         self.emit(key, NatfwEvent::Closed);

@@ -65,7 +65,7 @@ use signalbox_core::service::{Indication, MessageStatus, Next};
 use signalbox_core::shares::Shares;
 use signalbox_core::slab::{Key, Slab};
 use signalbox_core::wheel::{AT_ONCE, Wheel};
-use signalbox_core::{Changes, SessionChange, Time};
+use signalbox_core::{Changes, SessionChange, Time, invariant};
 use signalbox_resources::{End, Resources};
 
 pub use command::{Command, ExposeRequest, OpenRequest, Options};
@@ -241,7 +241,7 @@ impl Natfw {
         self.step_left();
         for _ in 0..AT_ONCE {
             let Some(index) = self.wheel.pop_due(&mut self.sessions, self.now) else { return };
-            if let Some(key) = self.sessions.key_of(index) {
+            if let Some(key) = invariant!(self.sessions.key_of(index), "a timer is of a session") {
                 self.step(key, resources);
                 self.rearm(key);
             }
@@ -250,7 +250,7 @@ impl Natfw {
 
     /// Does all actions of a session that are due.
     fn step(&mut self, key: Key, resources: &mut Resources) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "what is due has a session") else { return };
         if session.expires > self.now {
             if session.waits_in_vain(self.now) {
                 return self.give_up_create(key, resources);

@@ -2,7 +2,7 @@
 
 use signalbox_core::service::{NetworkEvent, RecvMessage};
 use signalbox_core::slab::Key;
-use signalbox_core::{Mri, SessionId};
+use signalbox_core::{Mri, SessionId, invariant};
 use signalbox_resources::Resources;
 
 use super::Natfw;
@@ -28,7 +28,9 @@ impl Natfw {
         if received.session == ALL_SESSIONS {
             return self.on_aggregate_notify(received, info);
         }
-        let found = self.find(received.session).and_then(|key| Some((key, self.sessions.get(key)?)));
+        let found = self
+            .find(received.session)
+            .and_then(|key| Some((key, invariant!(self.sessions.get(key), "a NOTIFY's key is valid")?)));
         let outbound = found.and_then(|(key, session)| match received.sii {
             Some(_) if session.peers.next() == received.sii => Some((key, false)),
             Some(_) if session.peers.previous() == received.sii => Some((key, true)),
@@ -50,7 +52,7 @@ impl Natfw {
 
     /// An event of a session, from the peer on one side: it goes on to the other side.
     pub(super) fn notified(&mut self, key: Key, info: Info, outbound: bool, resources: &mut Resources) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = self.sessions.get(key) else { return }; // one before it in a sweep may have ended it
         let again = session.state == State::Transitory && info == Info::ROUTE_CHANGE;
         if again {
             return;
@@ -87,7 +89,7 @@ impl Natfw {
 
     /// A session becomes Transitory: without another request it ends after the hold time (§3.2.8).
     fn hold(&mut self, key: Key) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "who waits has a session") else { return };
         session.state = State::Transitory;
         session.expires = self.now + self.config.hold;
         self.rearm(key);
@@ -96,7 +98,7 @@ impl Natfw {
     /// GIST noticed something about the route of a session (§3.9).
     pub(super) fn on_network(&mut self, mri: &Mri, session: SessionId, event: NetworkEvent) {
         let Some(key) = self.find(session) else { return };
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "an event has a session") else { return };
         // Only the route towards the responder counts: NIs learn of it, and the other side signals by itself.
         if !session.plan.sends(mri) || !session.plan.forwards {
             return;
@@ -125,7 +127,7 @@ impl Natfw {
             self.notify(key, Info::ROUTE_CHANGE, true);
             self.hold(key);
         }
-        if let Some(session) = self.sessions.get_mut(key) {
+        if let Some(session) = invariant!(self.sessions.get_mut(key), "a change ends no session") {
             session.peers.set_next(None);
         }
         self.rearm(key);

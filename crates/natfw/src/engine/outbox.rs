@@ -9,7 +9,7 @@ use signalbox_core::outbox::Outbox as Messages;
 use signalbox_core::pinhole::{Pinhole, PinholeId};
 use signalbox_core::service::{CheckId, MessageHandle, Next, Peering, Request};
 use signalbox_core::slab::Key;
-use signalbox_core::{Mri, NslpId, SessionId};
+use signalbox_core::{Mri, NslpId, SessionId, invariant};
 
 use super::counters::Counters;
 use super::event::NatfwEvent;
@@ -115,7 +115,10 @@ impl Outbox {
     pub(super) fn poll(&mut self) -> Option<Output<'_>> {
         self.release();
         Some(match self.queue.pop_front()? {
-            Queued::Message(key) => Output::Request(Request::SendMessage(self.messages.give(key)?)),
+            Queued::Message(key) => Output::Request(Request::SendMessage(invariant!(
+                self.messages.give(key),
+                "a queued message is kept"
+            )?)),
             Queued::Peering(check) => {
                 Output::Request(Request::Peering { check, decision: Peering::Accept(None) })
             }

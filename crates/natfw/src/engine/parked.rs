@@ -11,7 +11,7 @@ use signalbox_core::node::RouteQuery;
 use signalbox_core::octets::Octets;
 use signalbox_core::service::{Indication, OwnedIndication, RecvMessage, SiiHandle};
 use signalbox_core::shares::{Shares, source};
-use signalbox_core::{IfIndex, SessionId};
+use signalbox_core::{IfIndex, SessionId, invariant};
 
 use super::far::{Far, Routes};
 use super::session::newer;
@@ -93,7 +93,10 @@ impl Requests {
         (queries, routes): (Queries, Routes),
     ) -> Place {
         let owner = owner(received.session, received.sii);
-        let held = self.by_owner.get(&owner).and_then(|lookup| self.waiting.get_mut(lookup));
+        let held = self
+            .by_owner
+            .get(&owner)
+            .and_then(|lookup| invariant!(self.waiting.get_mut(lookup), "an owner has a request"));
         if let Some(parked) = held {
             if !newer(msn, parked.msn) {
                 return Place::Old;
@@ -130,7 +133,9 @@ impl Requests {
     /// lookup with the number `next`, and the one after it.
     pub(super) fn answer(&mut self, lookup: u64, ifindex: Option<IfIndex>, next: u64) -> Answered {
         let Some((first, second)) = self.place(lookup) else { return Answered::Unknown };
-        let Some(parked) = self.waiting.get_mut(&first) else { return Answered::Unknown };
+        let Some(parked) = invariant!(self.waiting.get_mut(&first), "a lookup has a request") else {
+            return Answered::Unknown;
+        };
         if parked.outdated {
             return self.ask_again(first, next);
         }
@@ -145,7 +150,8 @@ impl Requests {
         if waits {
             return Answered::Waits;
         }
-        self.resume(first).map_or(Answered::Unknown, |parked| Answered::Request(Box::new(parked)))
+        invariant!(self.resume(first), "an answered request waits")
+            .map_or(Answered::Unknown, |parked| Answered::Request(Box::new(parked)))
     }
 
     /// The number under which the request of a lookup waits, and whether this lookup is its second one.
@@ -158,7 +164,9 @@ impl Requests {
     }
 
     fn ask_again(&mut self, first: u64, next: u64) -> Answered {
-        let Some(parked) = self.waiting.remove(&first) else { return Answered::Unknown };
+        let Some(parked) = invariant!(self.waiting.remove(&first), "an outdated request waits") else {
+            return Answered::Unknown;
+        };
         let queries = parked.queries;
         self.by_owner.insert(parked.owner, next);
         self.waiting.insert(next, Parked { outdated: false, answered: [false; 2], ..parked });
@@ -167,7 +175,7 @@ impl Requests {
 
     /// Takes out the request that waits for a lookup.
     fn take(&mut self, lookup: u64) -> Option<Parked> {
-        let parked = self.resume(lookup)?;
+        let parked = invariant!(self.resume(lookup), "a request that ends waits")?;
         self.release(&parked);
         Some(parked)
     }
@@ -187,7 +195,8 @@ impl Requests {
     /// Takes out the request that a deletion by its own peer with this number ends.
     pub(super) fn end(&mut self, session: SessionId, peer: Option<SiiHandle>, msn: u32) -> Option<Parked> {
         let lookup = *self.by_owner.get(&owner(session, peer))?;
-        self.waiting.get(&lookup).filter(|parked| newer(msn, parked.msn))?;
+        invariant!(self.waiting.get(&lookup), "a deleted request waits")
+            .filter(|parked| newer(msn, parked.msn))?;
         self.take(lookup)
     }
 

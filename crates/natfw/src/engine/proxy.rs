@@ -1,7 +1,7 @@
 //! The CREATE that an edge sends for an EXTERNAL in proxy mode (RFC 5973 §3.7.6.1).
 
 use signalbox_core::slab::Key;
-use signalbox_core::{Direction, Mri, PathCoupled};
+use signalbox_core::{Direction, Mri, PathCoupled, invariant};
 use signalbox_resources::Resources;
 
 use super::Natfw;
@@ -13,7 +13,7 @@ impl Natfw {
     /// An EXTERNAL was accepted and answered here. In proxy mode the edge sends a CREATE towards the receiver; each refresh
     /// of the EXTERNAL refreshes the CREATE, and nothing else does.
     pub(super) fn proxy_for(&mut self, primary: Key) {
-        let Some(session) = self.sessions.get(primary) else { return };
+        let Some(session) = invariant!(self.sessions.get(primary), "an answer has a session") else { return };
         if session.kind != Kind::External || !session.asked.proxy || !session.plan.answers {
             return;
         }
@@ -21,7 +21,7 @@ impl Natfw {
         let Some(session) = self.sessions.get_mut(secondary) else {
             return self.pending_proxies.push(primary);
         };
-        if let Some(local) = &mut session.local {
+        if let Some(local) = invariant!(session.local.as_mut(), "a secondary session begins here") {
             local.lifetime = lifetime;
         }
         self.request_again(secondary);
@@ -41,7 +41,9 @@ impl Natfw {
             }
             opening.plan.forwards = true;
             let Some(key) = self.open(opening, resources) else { continue };
-            if let Some(session) = self.sessions.get_mut(primary) {
+            if let Some(session) =
+                invariant!(self.sessions.get_mut(primary), "a primary session outlives this")
+            {
                 session.secondary = key;
             }
             self.first_request(key);
@@ -51,7 +53,11 @@ impl Natfw {
 
     /// The CREATE of an edge failed. Both sessions share their fate, so the initiator of the EXTERNAL is informed.
     pub(super) fn secondary_failed(&mut self, primary: Key, resources: &mut Resources) {
-        let Some(session) = self.sessions.get_mut(primary) else { return };
+        let Some(session) =
+            invariant!(self.sessions.get_mut(primary), "a secondary session has a primary one")
+        else {
+            return;
+        };
         // The caller closes it.
         session.secondary = Key::default();
         self.notify(primary, Info::TERMINATED, false);
@@ -60,7 +66,7 @@ impl Natfw {
 
     /// Ends the CREATE session of an EXTERNAL that ended.
     pub(super) fn delete_secondary(&mut self, key: Key, resources: &mut Resources) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.sessions.get_mut(key) else { return }; // there is perhaps none
         session.msn = session.msn.wrapping_add(1);
         self.send_on(key, 0, None);
         self.close(key, resources);

@@ -5,7 +5,7 @@ use core::time::Duration;
 use signalbox_core::service::{Onward, RecvMessage};
 use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
-use signalbox_core::{SessionId, Time};
+use signalbox_core::{SessionId, Time, invariant};
 use signalbox_resources::decision::Outcome;
 use signalbox_resources::{End, Passage, Resources};
 
@@ -59,7 +59,7 @@ impl Natfw {
             }
             return self.begin(received, message, routes, resources);
         };
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a request's key is valid") else { return };
         // §3.7.1, §3.7.2: an initiator discards what it receives.
         if session.begins_here() || session.kind != kind_of(message) {
             self.counters.misdirected += 1;
@@ -202,7 +202,7 @@ impl Natfw {
             return self.refuse(received, msn, Info::AUTHORIZATION);
         }
         let now = self.now;
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a refresh has a session") else { return };
         session.accepted = at_most(lifetime, session.plan.passage.as_ref(), now, resources);
         session.msn = msn;
         // §3.7.3: now and the lifetime. It is not stopped while the RESPONSE is awaited.
@@ -239,11 +239,15 @@ impl Natfw {
             return self.on_refresh(key, received, message, msn, resources);
         }
         self.unreserve(key);
-        let Some(session) = self.sessions.get_mut(key) else { return self.undo(plan, resources) };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "an update has a session") else {
+            return self.undo(plan, resources);
+        };
         // What an edge opened for the former request ends with it.
         let secondary = core::mem::take(&mut session.secondary);
         self.delete_secondary(secondary, resources);
-        let Some(session) = self.sessions.get_mut(key) else { return self.undo(plan, resources) };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "an update ends no session") else {
+            return self.undo(plan, resources);
+        };
         let old = core::mem::replace(&mut session.plan, plan);
         session.asked = asked;
         session.msn = msn;
@@ -266,7 +270,7 @@ impl Natfw {
 
     /// Sends an accepted request on, or answers it.
     fn proceed(&mut self, key: Key, received: &RecvMessage<'_>, message: &Message<'_>) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a request has a session") else { return };
         session.peers.set_previous(received.sii, received.state);
         session.peers.note_list(received, message);
         let (answers, forwards, lifetime) = (session.plan.answers, session.plan.forwards, session.accepted);
@@ -274,7 +278,9 @@ impl Natfw {
             self.send_on(key, lifetime, Some((received, message)));
         }
         if answers {
-            let Some(session) = self.sessions.get(key) else { return };
+            let Some(session) = invariant!(self.sessions.get(key), "a request ends no session") else {
+                return;
+            };
             let bindings = message.bindings.map(|bindings| (bindings.port, bindings.octets().to_vec()));
             let external = session.plan.external.as_ref().and_then(|external| external.address);
             let answer =
@@ -309,7 +315,9 @@ impl Natfw {
         msn: u32,
         resources: &mut Resources,
     ) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a deletion has a session") else {
+            return;
+        };
         session.msn = msn;
         let forwards = session.plan.forwards;
         self.counters.deleted += 1;

@@ -2,9 +2,9 @@
 
 use core::net::IpAddr;
 
-use signalbox_core::PathCoupled;
 use signalbox_core::node::Prefix;
 use signalbox_core::slab::Key;
+use signalbox_core::{PathCoupled, invariant};
 
 use super::Natfw;
 use super::session::{Reserved, Session, State};
@@ -67,13 +67,18 @@ pub(super) enum Invitation {
 impl Natfw {
     /// Enters the reservation of a session, if it has one.
     pub(super) fn reserve(&mut self, key: Key) {
-        let Some(reserved) = self.sessions.get(key).and_then(|session| session.plan.reserved()) else {
+        let Some(reserved) = invariant!(self.sessions.get(key), "a new entry has a session")
+            .and_then(|session| session.plan.reserved())
+        else {
             return;
         };
         let hash = self.hasher.hash_one(&reserved.place());
         let (sessions, hasher) = (&self.sessions, &self.hasher);
         let rehash = |i| {
-            let reserved = sessions.get_index(i).and_then(|s: &Session| s.plan.reserved());
+            let reserved = invariant!(
+                sessions.get_index(i).and_then(|s: &Session| s.plan.reserved()),
+                "a rehashed entry reserves"
+            );
             reserved.map_or(0, |reserved| hasher.hash_one(&reserved.place()))
         };
         self.reservations.insert(hash, key.index(), rehash);
@@ -81,7 +86,9 @@ impl Natfw {
 
     /// Removes the reservation of a session.
     pub(super) fn unreserve(&mut self, key: Key) {
-        let Some(reserved) = self.sessions.get(key).and_then(|session| session.plan.reserved()) else {
+        let Some(reserved) = invariant!(self.sessions.get(key), "a removed entry has a session")
+            .and_then(|session| session.plan.reserved())
+        else {
             return;
         };
         let index = key.index();
@@ -103,8 +110,13 @@ impl Natfw {
         let mut found = Invitation::None;
         for place in places.chain([(flow.dst, protocol, 0), (flow.dst, 0, 0)]) {
             for index in self.reservations.candidates(self.hasher.hash_one(&place)) {
-                let Some((key, session)) = self.sessions.entry(index) else { continue };
-                let Some(reserved) = session.plan.reserved() else { continue };
+                let Some((key, session)) = invariant!(self.sessions.entry(index), "an entry has a session")
+                else {
+                    continue;
+                };
+                let Some(reserved) = invariant!(session.plan.reserved(), "an entry reserves") else {
+                    continue;
+                };
                 if session.state == State::Pending {
                     continue;
                 }

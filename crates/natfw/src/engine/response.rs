@@ -6,7 +6,7 @@ use signalbox_core::pinhole::{Endpoint, Pinhole, PinholeError, PinholeId, Verdic
 use signalbox_core::service::{RecvMessage, SendError};
 use signalbox_core::slab::Key;
 use signalbox_core::traffic::FlowFilter;
-use signalbox_core::{Direction, Mri};
+use signalbox_core::{Direction, Mri, invariant};
 use signalbox_resources::{End, Resources};
 
 use super::Natfw;
@@ -29,7 +29,9 @@ impl Natfw {
             tracing::debug!(session = %received.session, peer = ?received.sii, reason = "no such session", "RESPONSE dropped");
             return;
         };
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a RESPONSE's key is valid") else {
+            return;
+        };
         // It comes over the routing state of the request: from the next peer, along the same flow. A class of events is
         // for NOTIFY only (§4.2.5).
         let same_flow = session.plan.sends(&received.mri.inverted()) && !received.validation.unchecked_route;
@@ -87,7 +89,7 @@ impl Natfw {
 
     /// The request of a session succeeded: its rule becomes active, then the RESPONSE goes to the previous peer.
     pub(super) fn succeed(&mut self, key: Key, answer: Answer) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a success has a session") else { return };
         let lifetime = Duration::from_secs(answer.lifetime.into());
         session.expires = self.now + lifetime;
         if !session.plan.installs {
@@ -95,7 +97,11 @@ impl Natfw {
             self.keep_route(key, answer.lifetime);
             return self.answer_success(key, &answer);
         }
-        let Some(pinhole) = rule(&session.asked, &session.plan) else { return };
+        let Some(pinhole) =
+            invariant!(rule(&session.asked, &session.plan), "a plan that installs has a rule")
+        else {
+            return;
+        };
         session.kernel = session.kernel.saturating_add(1);
         let seconds = answer.lifetime;
         session.waiting = Some(Box::new(answer));
@@ -111,6 +117,7 @@ impl Natfw {
         resources: &mut Resources,
     ) {
         let key = Key::from_u64(id.key);
+        // It may have ended meanwhile.
         let Some(session) = self.sessions.get_mut(key).filter(|session| session.kernel > 0) else { return };
         session.kernel -= 1;
         // A later request for the same rule has its own answer.
@@ -145,7 +152,7 @@ impl Natfw {
     /// A session is Dead because its request failed: an error RESPONSE goes to the previous peer, and all that was
     /// remembered or active is dropped.
     pub(super) fn fail(&mut self, key: Key, msn: u32, failed: &Failed<'_>, resources: &mut Resources) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a failure has a session") else { return };
         self.counters.ended += 1;
         let node = failed.beyond.and_then(|carried| carried.node());
         match session.origin() {
@@ -166,6 +173,7 @@ impl Natfw {
 
     /// GIST could not send a request to the next node (§3.7.1, §3.7.6.2).
     pub(super) fn on_unsent(&mut self, key: Key, msn: u32, error: SendError, resources: &mut Resources) {
+        // It may have ended meanwhile.
         let Some(session) = self.sessions.get(key).filter(|session| session.awaits(msn)) else { return };
         tracing::debug!(session = %session.id, ?error, "request not sent");
         let no_node = matches!(

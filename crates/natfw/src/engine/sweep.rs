@@ -6,9 +6,9 @@
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 
-use signalbox_core::Mri;
 use signalbox_core::service::{RecvMessage, SiiHandle};
 use signalbox_core::slab::Key;
+use signalbox_core::{Mri, invariant};
 use signalbox_resources::Resources;
 
 use super::Natfw;
@@ -107,11 +107,15 @@ impl Natfw {
     /// Judges the passage of a session again, if the answer may be another one than before. What the rules refuse ends. Whether the
     /// session stands.
     pub(super) fn judge(&mut self, key: Key, resources: &mut Resources) -> bool {
-        let Some(session) = self.sessions.get_mut(key) else { return false };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a passage has a session") else {
+            return false;
+        };
         if !session.plan.passages().any(|passage| resources.may_differ(passage)) {
             return true;
         }
-        let Some(pinhole) = rule(&session.asked, &session.plan) else { return true };
+        let Some(pinhole) = invariant!(rule(&session.asked, &session.plan), "a passage has a rule") else {
+            return true;
+        };
         let lifetime = Duration::from_secs(session.accepted.into());
         let (mut allowed, mut ends) = (Vec::new(), false);
         for passage in session.plan.take_passages() {

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
-use signalbox_core::{Link, SessionChange, SessionId};
+use signalbox_core::{Link, SessionChange, SessionId, invariant};
 use signalbox_resources::Resources;
 use signalbox_resources::decision::Outcome;
 
@@ -30,7 +30,9 @@ impl Natfw {
     pub(super) fn find(&self, session: SessionId) -> Option<Key> {
         let hash = self.hasher.hash_octets(&session.0);
         let sessions = &self.sessions;
-        let index = self.by_session.find(hash, |i| sessions.get_index(i).is_some_and(|s| s.id == session))?;
+        let index = self.by_session.find(hash, |i| {
+            invariant!(sessions.get_index(i), "an index entry has a session").is_some_and(|s| s.id == session)
+        })?;
         sessions.key_of(index)
     }
 
@@ -65,11 +67,14 @@ impl Natfw {
             link: Link::default(),
         };
         // The limit was checked above.
-        let key = self.sessions.insert(session).ok()?;
+        let key = invariant!(self.sessions.insert(session).ok(), "a table with room takes a session")?;
         tracing::debug!(session = %id, kind = ?kind, "session opened");
         self.changes.note(|| SessionChange::opened(id.to_string()));
         let (sessions, hasher) = (&self.sessions, &self.hasher);
-        let rehash = |i| sessions.get_index(i).map_or(0, |s: &Session| hasher.hash_octets(&s.id.0));
+        let rehash = |i| {
+            invariant!(sessions.get_index(i), "a rehashed entry has a session")
+                .map_or(0, |s: &Session| hasher.hash_octets(&s.id.0))
+        };
         self.by_session.insert(hasher.hash_octets(&id.0), key.index(), rehash);
         self.note_passages(key, Outcome::Granted, resources);
         self.reserve(key);
@@ -98,7 +103,7 @@ impl Natfw {
         self.unreserve(key);
         self.wheel.cancel(&mut self.sessions, key.index());
         self.keep_route(key, 0);
-        let Some(session) = self.sessions.remove(key) else { return };
+        let Some(session) = invariant!(self.sessions.remove(key), "a session closes once") else { return };
         if let Some(nonce) = session.asked.nonce()
             && self.proxied.get(&nonce) == Some(&key)
         {

@@ -6,7 +6,7 @@ use core::time::Duration;
 use signalbox_core::metrics::Table;
 use signalbox_core::pinhole::{Pinhole, PinholeId};
 use signalbox_core::slab::Key;
-use signalbox_core::{Mri, SessionId, Time};
+use signalbox_core::{Mri, SessionId, Time, invariant};
 use signalbox_resources::{Passage, Requester};
 
 use super::Natfw;
@@ -127,13 +127,15 @@ impl Natfw {
     #[must_use]
     pub fn view_of(&self, now: Time, session: SessionId) -> Option<SessionView> {
         let key = self.find(session)?;
-        self.sessions.get(key).map(|session| SessionView::of(key, session, now))
+        invariant!(self.sessions.get(key), "a found session exists")
+            .map(|session| SessionView::of(key, session, now))
     }
 
     /// The session that a command made.
     #[must_use]
     pub fn view_of_command(&self, now: Time, id: u64) -> Option<SessionView> {
         let key = *self.commands.get(&id)?;
-        self.sessions.get(key).map(|session| SessionView::of(key, session, now))
+        invariant!(self.sessions.get(key), "a command has a session")
+            .map(|session| SessionView::of(key, session, now))
     }
 }

@@ -22,7 +22,7 @@ use signalbox_core::ports::Binding;
 use signalbox_core::service::{AddressValidation, RecvMessage, Security, TransferAttributes};
 use signalbox_core::slab::Key;
 use signalbox_core::traffic::FlowFilter;
-use signalbox_core::{NslpId, Time};
+use signalbox_core::{NslpId, Time, invariant};
 use signalbox_resources::decision::{By, Extent, Outcome, Why};
 use signalbox_resources::{Decided, Neighbour, Passage, Proof, RequestedBy, Requester, Resources};
 use signalbox_wire::Writer;
@@ -126,7 +126,10 @@ impl Natfw {
         let former = Former {
             session: session.id,
             left,
-            port: session.plan.lease.and_then(|lease| self.ports.port(lease)),
+            port: session
+                .plan
+                .lease
+                .and_then(|lease| invariant!(self.ports.port(lease), "a session's lease has a port")),
             opening: passage.opening(),
             peer,
             ifindex,
@@ -171,7 +174,7 @@ impl Natfw {
             Err(_) if self.counters.not_restored != refusals => return,
             Err(_) => return self.lost(former, resources),
         };
-        let port = plan.lease.and_then(|lease| self.ports.port(lease));
+        let port = plan.lease.and_then(|lease| invariant!(self.ports.port(lease), "a new lease has a port"));
         let opening = plan.passage.as_ref().map(Passage::opening);
         let same = (opening, port) == (Some(former.opening), former.port);
         let left = former.left.min(lifetime);
@@ -212,7 +215,9 @@ impl Natfw {
     /// A session stands as it stood at the node before this one.
     fn stand(&mut self, key: Key, left: u32) {
         let left = Duration::from_secs(left.into());
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a restored session exists") else {
+            return;
+        };
         self.counters.restored += 1;
         session.peers = Peers::former();
         session.state = State::Established;
