@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use signalbox_core::node::Interface;
 use signalbox_core::wheel::AT_ONCE;
-use signalbox_core::{Random, SessionId, Time};
+use signalbox_core::{Random, SessionId, Time, invariant};
 
 use crate::engine::{Arrival, Indication, Request, SendRequest, Verdict};
 use crate::wire::FlowId;
@@ -199,7 +199,7 @@ impl PingClient {
     }
 
     fn end(&mut self, tag: u64, event: PingEvent) {
-        let Some(waiting) = self.waiting.remove(&tag) else { return };
+        let Some(waiting) = invariant!(self.waiting.remove(&tag), "a ping ends once") else { return };
         self.events.push_back((waiting.id, event));
         if let Some(id) = waiting.session {
             let Waiting { session, flow, stateless, .. } = waiting;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use signalbox_core::node::StreamId;
 use signalbox_core::security::Identity;
-use signalbox_core::{IfIndex, Key};
+use signalbox_core::{IfIndex, Key, invariant};
 
 use super::Casp;
 use super::discovery::{News, Ready};
@@ -72,7 +72,10 @@ impl Casp {
         octets: &[u8],
         answer: Option<&Answer>,
     ) -> Delivery {
-        let Some(one) = self.peers.peers.get_mut(peer) else { return Delivery::Blocked };
+        let Some(one) = invariant!(self.peers.peers.get_mut(peer), "a hop of a session is a known node")
+        else {
+            return Delivery::Blocked;
+        };
         let Name { address, proved } = one.name;
         let length = octets.len() + answer.map_or(0, |_| PROOF);
         if datagram && proved.is_none() && length <= MAX_DATAGRAM && one.bucket.allow(self.now) {
@@ -106,7 +109,12 @@ impl Casp {
 
     /// Writes a message to an established connection.
     pub(super) fn write(&mut self, key: Key, octets: &[u8], answer: Option<&Answer>) -> Delivery {
-        let Some(connection) = self.peers.connections.get_mut(key) else { return Delivery::Blocked };
+        let Some(connection) = invariant!(
+            self.peers.connections.get_mut(key),
+            "a message is written to a connection that stands"
+        ) else {
+            return Delivery::Blocked;
+        };
         let held = connection.outgoing.len();
         if connection.unsent + connection.written + held > self.config.max_unsent {
             return Delivery::Blocked;
@@ -114,7 +122,12 @@ impl Casp {
         if !self.peers.may_hold(key, held + octets.len()) {
             return Delivery::Blocked;
         }
-        let Some(connection) = self.peers.connections.get_mut(key) else { return Delivery::Blocked };
+        let Some(connection) = invariant!(
+            self.peers.connections.get_mut(key),
+            "a connection stands while a message is written to it"
+        ) else {
+            return Delivery::Blocked;
+        };
         let protected = connection.protected;
         // A cookie is good for one address only. A connection from another one proves this node's address by itself.
         let answer = answer.filter(|answer| answer.local == connection.local);
@@ -145,6 +158,7 @@ impl Casp {
     /// Hands what was written to connections to the driver: all messages to one node in one piece.
     pub(super) fn flush(&mut self) {
         while let Some(key) = self.peers.dirty.pop() {
+            // A connection may be lost after something was written to it.
             let Some(connection) = self.peers.connections.get_mut(key) else { continue };
             connection.dirty = false;
             connection.written += connection.outgoing.len();
@@ -244,10 +258,12 @@ impl Casp {
 
     /// [`Output::Open`](super::Output::Open) succeeded.
     pub(super) fn on_connected(&mut self, stream: StreamId, identity: Option<Arc<Identity>>) {
+        // The stream may be closed here while the driver reports.
         let Some(key) = self.peers.connection_of(stream) else { return };
-        let Some(address) =
-            self.peers.connections.get(key).and_then(|connection| self.peers.address(connection.peer))
-        else {
+        let Some(address) = invariant!(
+            self.peers.connections.get(key).and_then(|connection| self.peers.address(connection.peer)),
+            "a connection that opens holds its node"
+        ) else {
             return;
         };
         let name = Self::name_of(address, identity.as_ref());
@@ -261,7 +277,12 @@ impl Casp {
     }
 
     fn established(&mut self, key: Key, identity: Option<Arc<Identity>>) {
-        let Some(connection) = self.peers.connections.get_mut(key) else { return };
+        let Some(connection) = invariant!(
+            self.peers.connections.get_mut(key),
+            "what is established is a connection that stands"
+        ) else {
+            return;
+        };
         connection.up = true;
         connection.identity = identity;
         connection.used = self.now;
@@ -284,9 +305,18 @@ impl Casp {
 
     /// Takes octets of a stream.
     pub(super) fn on_octets(&mut self, stream: StreamId, octets: &[u8]) {
+        // As above: the stream may be closed here.
         let Some(key) = self.peers.connection_of(stream) else { return };
-        let Some(connection) = self.peers.connections.get_mut(key) else { return };
-        let Some(peer) = self.peers.peers.get(connection.peer) else { return };
+        let Some(connection) = invariant!(
+            self.peers.connections.get_mut(key),
+            "the table of streams names connections that stand"
+        ) else {
+            return;
+        };
+        let Some(peer) = invariant!(self.peers.peers.get(connection.peer), "a connection holds its node")
+        else {
+            return;
+        };
         connection.used = self.now;
         let from = From {
             name: peer.name,
@@ -374,7 +404,11 @@ impl Casp {
     pub(super) fn run_connections(&mut self, most: u32) {
         for _ in 0..most {
             let Some(index) = self.peers.wheel.pop_due(&mut self.peers.connections, self.now) else { return };
-            let Some((key, connection)) = self.peers.connections.entry(index) else { continue };
+            let Some((key, connection)) =
+                invariant!(self.peers.connections.entry(index), "the timer of a connection ends with it")
+            else {
+                continue;
+            };
             let idle_until = connection.used + self.config.idle;
             if connection.up && idle_until > self.now {
                 self.peers.wheel.arm(&mut self.peers.connections, index, idle_until);

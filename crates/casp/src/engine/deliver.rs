@@ -1,6 +1,6 @@
 //! Messages to the next hop and to the previous hop.
 
-use signalbox_core::{Key, Time};
+use signalbox_core::{Key, Time, invariant};
 
 use super::Casp;
 use super::connect::Delivery;
@@ -24,6 +24,7 @@ pub(super) struct Kind {
 impl Casp {
     /// Sends a received message on.
     pub(super) fn send_on(&mut self, key: Key, message: &Signaling<'_>, client: Option<ClientType>) {
+        // A message that waited for its verdict may outlive its session.
         let Some(session) = self.sessions.get(key) else { return };
         let reverse = message.flags.is_reverse();
         if if reverse { session.is_own() } else { self.is_responder(&session.flow) } {
@@ -41,7 +42,12 @@ impl Casp {
 
     /// Sends a message along the session of which it is. Whether it could be composed.
     pub(super) fn deliver(&mut self, key: Key, message: &Signaling<'_>, client: Option<ClientType>) -> bool {
-        let Some(flow) = self.sessions.flow_in(key, message.flags.is_reverse()) else { return false };
+        let Some(flow) = invariant!(
+            self.sessions.flow_in(key, message.flags.is_reverse()),
+            "a message is delivered along a session that stands"
+        ) else {
+            return false;
+        };
         let mut octets = core::mem::take(&mut self.composed);
         octets.clear();
         let result = Signaling { flow, ..*message }.encode(&mut octets);
@@ -60,7 +66,9 @@ impl Casp {
 
     /// Sends a message to the next hop, as soon as the next hop is known and connected.
     fn down(&mut self, key: Key, octets: &[u8], kind: Kind) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "what goes down has a session") else {
+            return;
+        };
         let next = session.next.last().map(|branch| branch.peer);
         let search = kind.discover || session.is(Mark::Rediscover);
         let waits = session.waiting.as_ref().is_some_and(|waiting| match next {
@@ -129,7 +137,7 @@ impl Casp {
     /// A message left for the next hop: no refresh is needed for a while.
     fn sent_down(&mut self, key: Key, peer: Key) {
         let at = self.next_refresh(key, peer);
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "what left has a session") else { return };
         let until = self.now + session.lifetime();
         if let Some(branch) = session.next.get_mut(peer) {
             branch.until = until.into();
@@ -147,7 +155,11 @@ impl Casp {
     /// random from half an interval to one and a half. A forwarder waits for one and a quarter at least, so that the
     /// refreshes of the initiator mostly spare it its own.
     fn next_refresh(&mut self, key: Key, peer: Key) -> Time {
-        let Some(session) = self.sessions.get(key) else { return self.now };
+        let Some(session) =
+            invariant!(self.sessions.get(key), "a refresh is planned for a session that stands")
+        else {
+            return self.now;
+        };
         // A third of 2³² seconds at most, so that nothing overflows.
         let (interval, quarters) = (session.interval_us(), if session.is_own() { 2 } else { 5 });
         let phase = self.peers.get(peer).map_or(0, |peer| peer.phase);
@@ -169,7 +181,7 @@ impl Casp {
 
     /// Sends a message to the previous hop. At the initiator it ends.
     pub(super) fn up(&mut self, key: Key, octets: &[u8], client: Option<ClientType>) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "what goes up has a session") else { return };
         let Some(hop) = session.previous.last().filter(|branch| !branch.is_local()).copied() else { return };
         if session.waiting.as_ref().is_some_and(|waiting| waiting.connecting_up) {
             return self.queue_up(key, octets, client);
@@ -192,7 +204,7 @@ impl Casp {
 
     /// Takes octets of the share of the node that made a session.
     fn take_octets(&mut self, key: Key, octets: usize) -> bool {
-        let Some(owner) = self.owner(key) else { return false };
+        let Some(owner) = invariant!(self.owner(key), "octets belong to a session") else { return false };
         let count = u32::try_from(octets).unwrap_or(u32::MAX);
         self.waiting_octets.take_many(owner, count).is_ok()
     }
@@ -204,7 +216,12 @@ impl Casp {
 
     fn queue_down(&mut self, key: Key, octets: &[u8], kind: Kind) {
         // A refresh gives way to a message that has more to say.
-        let Some(waiting) = self.sessions.get_mut(key).map(|session| session.waiting()) else { return };
+        let Some(waiting) = invariant!(
+            self.sessions.get_mut(key).map(|session| session.waiting()),
+            "a message waits for the next hop of a session that stands"
+        ) else {
+            return;
+        };
         if !waiting.fits(waiting.down.len(), octets.len())
             && let Some(at) = waiting.down.iter().position(|queued| queued.refresh)
             && let Some(refresh) = waiting.down.remove(at)
@@ -221,7 +238,12 @@ impl Casp {
             return self.undelivered(key, kind.client);
         }
         let Kind { refresh, client, .. } = kind;
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(
+            self.sessions.get_mut(key),
+            "a session stands while its message is queued for the next hop"
+        ) else {
+            return;
+        };
         let waiting = session.waiting();
         waiting.octets += octets.len();
         waiting.down.push_back(Queued { octets: octets.into(), client, refresh });
@@ -237,7 +259,12 @@ impl Casp {
             unsent!(self, key, "too many messages wait");
             return self.undelivered(key, client);
         }
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(
+            self.sessions.get_mut(key),
+            "a session stands while its message is queued for the previous hop"
+        ) else {
+            return;
+        };
         let waiting = session.waiting();
         waiting.octets += octets.len();
         waiting.up.push_back(Queued { octets: octets.into(), client, refresh: false });
@@ -245,7 +272,10 @@ impl Casp {
 
     /// A message is no longer kept.
     pub(super) fn dequeued(&mut self, key: Key, octets: usize) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a message that waited has its session")
+        else {
+            return;
+        };
         let owner = session.owner;
         if let Some(waiting) = session.waiting.as_mut() {
             waiting.octets = waiting.octets.saturating_sub(octets);
@@ -266,7 +296,7 @@ impl Casp {
         if !fits || !self.take_octets(key, octets.len()) {
             return;
         }
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a proof has a session") else { return };
         let waiting = session.waiting();
         waiting.octets += octets.len();
         waiting.unproved = Some(Queued { octets: octets.into(), client: kind.client, refresh: kind.refresh });
@@ -292,11 +322,11 @@ impl Casp {
 
     /// The next hop refused the cookie: this node discovers once more, and sends the message again.
     pub(super) fn on_cookie_error(&mut self, key: Key, peer: Key) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "an error has a session") else { return };
         let Some(waiting) = session.waiting.as_mut().filter(|waiting| waiting.unproved.is_some()) else {
             return;
         };
-        let Some(kept) = waiting.unproved.take() else { return };
+        let Some(kept) = invariant!(waiting.unproved.take(), "what is unproved is kept") else { return };
         let again = !core::mem::replace(&mut waiting.retried, true);
         let dst = session.flow.dst();
         let removed = session.next.remove(peer);
@@ -334,8 +364,13 @@ impl Casp {
     /// Sends what waited for the next hop.
     pub(super) fn flush_down(&mut self, key: Key) {
         loop {
-            let Some(session) = self.sessions.get(key) else { return };
-            let Some(peer) = session.next.last().map(|branch| branch.peer) else { return };
+            let Some(session) = invariant!(self.sessions.get(key), "a queue has a session") else { return };
+            let Some(peer) = invariant!(
+                session.next.last().map(|branch| branch.peer),
+                "a queue is flushed towards a next hop"
+            ) else {
+                return;
+            };
             if session.waiting.as_ref().is_none_or(|waiting| waiting.candidate.is_some()) {
                 return;
             }
@@ -347,7 +382,7 @@ impl Casp {
 
     /// Informs a client that its message was not sent on.
     pub(super) fn undelivered(&mut self, key: Key, client: Option<ClientType>) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "what is lost has a session") else { return };
         let (session, flow) = (session.id, session.flow);
         if let Some(client) = client {
             self.out.indicate(client, Indication::Undelivered { session, flow });
@@ -360,7 +395,7 @@ impl Casp {
         key: Key,
         indication: impl Fn(signalbox_core::SessionId, crate::wire::FlowId) -> Indication<'static>,
     ) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "news are about a session") else { return };
         let (id, flow) = (session.id, session.flow);
         for client in self.config.clients.iter().copied().map(ClientType) {
             if self.sessions.takes_part(key, client) {
@@ -390,7 +425,7 @@ impl Casp {
             return;
         }
         self.indicate_error(key, code);
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "errors are about a session") else { return };
         let error = Signaling {
             flags: Flags::REVERSE,
             body: crate::wire::Body::Error(code),

@@ -3,10 +3,10 @@
 use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
 
-use signalbox_core::Key;
 use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::packet::{Received, router_alert_v4, router_alert_v6};
 use signalbox_core::shares::source;
+use signalbox_core::{Key, invariant};
 
 use super::Casp;
 use super::config::Mechanism;
@@ -39,7 +39,11 @@ pub(super) enum News {
 impl Casp {
     /// Searches for the next hop of a session. Whether the session waits for an answer.
     pub(super) fn search(&mut self, key: Key) -> bool {
-        let Some(session) = self.sessions.get_mut(key) else { return false };
+        let Some(session) =
+            invariant!(self.sessions.get_mut(key), "a next hop is searched for a session that stands")
+        else {
+            return false;
+        };
         if session.waiting.as_ref().is_some_and(|waiting| waiting.searching) {
             return true;
         }
@@ -75,7 +79,11 @@ impl Casp {
                 }
             }
         };
-        let Some(going_on) = self.searches.slab.get_mut(search) else { return false };
+        let Some(going_on) =
+            invariant!(self.searches.slab.get_mut(search), "a discovery for a destination is in the table")
+        else {
+            return false;
+        };
         // Sessions that came and went while the search goes on are still on its list.
         if going_on.waiting.len() >= self.sessions.slab.limit() as usize {
             self.counters.searches_full += 1;
@@ -92,7 +100,11 @@ impl Casp {
     /// Goes on with the mechanism that is next in the list of a discovery.
     fn next_mechanism(&mut self, key: Key) {
         loop {
-            let Some(search) = self.searches.slab.get_mut(key) else { return };
+            let Some(search) =
+                invariant!(self.searches.slab.get_mut(key), "a discovery stands until it is concluded")
+            else {
+                return;
+            };
             let (dst, route) = (search.dst, search.route);
             let Some(mechanism) = self.config.mechanisms_to(dst).get(search.mechanism).copied() else {
                 return self.conclude(key, None);
@@ -139,6 +151,7 @@ impl Casp {
     /// Takes the answer to a route lookup.
     pub(super) fn on_route(&mut self, id: u64, result: Result<Route, NoRoute>) {
         let key = Key::from_u64(id);
+        // The discovery may be over before the lookup is answered.
         let Some(search) = self.searches.slab.get_mut(key).filter(|one| one.phase == Phase::Route) else {
             return;
         };
@@ -169,7 +182,11 @@ impl Casp {
 
     /// Sends the Scout Request of a discovery, and waits twice as long as before.
     fn send_request(&mut self, key: Key) {
-        let Some(search) = self.searches.slab.get_mut(key) else { return };
+        let Some(search) =
+            invariant!(self.searches.slab.get_mut(key), "a Scout Request is of a discovery that goes on")
+        else {
+            return;
+        };
         let src = search.source();
         if search.sent > 0 {
             self.counters.requests_repeated += 1;
@@ -200,8 +217,16 @@ impl Casp {
     pub(super) fn run_searches(&mut self, most: u32) {
         for _ in 0..most {
             let Some(index) = self.searches.wheel.pop_due(&mut self.searches.slab, self.now) else { return };
-            let Some(key) = self.searches.slab.key_of(index) else { continue };
-            let Some(search) = self.searches.slab.get(key) else { continue };
+            let Some(key) =
+                invariant!(self.searches.slab.key_of(index), "the timer of a discovery ends with it")
+            else {
+                continue;
+            };
+            let Some(search) =
+                invariant!(self.searches.slab.get(key), "a discovery that is due is in the table")
+            else {
+                continue;
+            };
             match search.phase {
                 Phase::Over => self.searches.remove(key),
                 Phase::Scout if search.sent < REQUESTS && !(search.unreachable && search.sent >= 2) => {
@@ -214,7 +239,10 @@ impl Casp {
 
     /// Ends a discovery. What waits for it goes on.
     fn conclude(&mut self, key: Key, answer: Option<Answer>) {
-        let Some(search) = self.searches.slab.get_mut(key) else { return };
+        let Some(search) = invariant!(self.searches.slab.get_mut(key), "a discovery is concluded once")
+        else {
+            return;
+        };
         let waiting = core::mem::take(&mut search.waiting);
         let remember = search.phase == Phase::Scout && answer.is_some();
         search.phase = Phase::Over;

@@ -4,8 +4,8 @@
 
 use core::net::IpAddr;
 
-use signalbox_core::Key;
 use signalbox_core::wheel::{Link, Timed};
+use signalbox_core::{Key, invariant};
 
 use super::Casp;
 use super::io::Verdict;
@@ -83,7 +83,11 @@ impl Casp {
     }
 
     fn decide(&mut self, key: Key, verdict: &Verdict<'_>) {
-        let Some(Held { session, client, octets, owner, .. }) = self.held.remove(key) else { return };
+        let Some(Held { session, client, octets, owner, .. }) =
+            invariant!(self.held.remove(key), "a verdict is for a message that is held")
+        else {
+            return;
+        };
         self.give_held(owner, octets.len());
         if let Ok(Message::Signaling(message)) = Message::parse(&octets) {
             let message = match verdict {
@@ -114,7 +118,7 @@ impl Casp {
     pub(super) fn run_held(&mut self, most: u32) {
         for _ in 0..most {
             let Some(index) = self.wheel_of_held.pop_due(&mut self.held, self.now) else { return };
-            if let Some(key) = self.held.key_of(index) {
+            if let Some(key) = invariant!(self.held.key_of(index), "the timer of a message ends with it") {
                 self.decide(key, &Verdict::Forward);
             }
         }

@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use signalbox_core::Key;
+use signalbox_core::{Key, invariant};
 
 use super::Casp;
 use super::branch::{Branch, MadeBy, Proved};
@@ -44,6 +44,7 @@ impl Casp {
 
     /// A discovery found a next hop. It becomes one as soon as it can be reached: the former one stays until then.
     fn found(&mut self, key: Key, answer: Answer) {
+        // A session may end while it waits.
         let Some(session) = self.sessions.get_mut(key) else { return };
         let waiting = session.waiting();
         if !core::mem::take(&mut waiting.searching) {
@@ -81,6 +82,7 @@ impl Casp {
 
     /// A connection that a session waited for is established.
     fn reached(&mut self, key: Key, peer: Key) {
+        // The connection that was established may be lost again, and its node with it. A session may end while it waits.
         let Some(address) = self.peers.address(peer) else { return };
         let Some(session) = self.sessions.get_mut(key) else { return };
         let to_previous = session.previous.is_last(peer);
@@ -89,7 +91,7 @@ impl Casp {
             // Another node answers at the address of the previous hop.
             self.give_up_up(key);
         }
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "giving up ends nothing") else { return };
         let Some(waiting) = session.waiting.as_mut() else { return };
         if to_previous && core::mem::take(&mut waiting.connecting_up) {
             while let Some(queued) =
@@ -209,7 +211,7 @@ impl Casp {
         let secure = self.peers.connection_to(peer).and_then(|(one, _)| self.peers.connections.get(one));
         let protected = secure.is_some_and(|connection| connection.protected)
             || (datagram && address.is_some_and(|address| self.is_protected(address)));
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a new hop has a session") else { return };
         let until = (self.now + session.lifetime()).into();
         let (first, is_last) = (session.next.last().is_none(), session.next.is_last(peer));
         let id = if let Some(known) = session.next.get_mut(peer) {
@@ -249,7 +251,12 @@ impl Casp {
 
     /// Sends a refresh with the D flag to a new next hop.
     fn refresh_over(&mut self, key: Key, peer: Key) {
-        let Some(message) = self.refresh_message(key, true) else { return };
+        let Some(message) = invariant!(
+            self.refresh_message(key, true),
+            "a refresh goes over the new hop of a session that stands"
+        ) else {
+            return;
+        };
         let mut octets = Vec::new();
         if message.encode(&mut octets).is_ok() {
             self.transmit_down(key, peer, &octets, Kind { discover: false, refresh: true, client: None });

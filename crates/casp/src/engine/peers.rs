@@ -9,7 +9,7 @@ use signalbox_core::node::StreamId;
 use signalbox_core::security::{Fingerprint, Identity};
 use signalbox_core::shares::{Shares, source};
 use signalbox_core::wheel::{Link, Timed, Wheel};
-use signalbox_core::{Full, Key, Slab, Time, TokenBucket};
+use signalbox_core::{Full, Key, Slab, Time, TokenBucket, invariant};
 
 use super::config::Config;
 use super::io::Transport;
@@ -173,13 +173,14 @@ impl Peers {
     }
 
     pub(super) fn hold_again(&mut self, key: Key) {
-        if let Some(peer) = self.peers.get_mut(key) {
+        if let Some(peer) = invariant!(self.peers.get_mut(key), "a node that is used is known") {
             peer.uses = peer.uses.saturating_add(1);
         }
     }
 
     /// A use of a node ended.
     pub(super) fn drop_use(&mut self, key: Key) {
+        // The clients of this node, as hops and as owners of sessions, are no nodes.
         let Some(peer) = self.peers.get_mut(key) else { return };
         peer.uses = peer.uses.saturating_sub(1);
         if peer.uses > 0 {
@@ -251,7 +252,7 @@ impl Peers {
         };
         self.by_stream.insert(stream, key);
         self.hold_again(peer);
-        if let Some(peer) = self.peers.get_mut(peer) {
+        if let Some(peer) = invariant!(self.peers.get_mut(peer), "a connection is opened to a known node") {
             peer.streams.push(key);
         }
         Ok(key)
@@ -259,13 +260,19 @@ impl Peers {
 
     /// Gives a connection to another node: the one that the handshake proved.
     pub(super) fn rename(&mut self, connection: Key, peer: Key) {
-        let Some(one) = self.connections.get_mut(connection) else { return };
+        let Some(one) =
+            invariant!(self.connections.get_mut(connection), "a connection whose node is proved stands")
+        else {
+            return;
+        };
         let former = core::mem::replace(&mut one.peer, peer);
         self.hold_again(peer);
-        if let Some(peer) = self.peers.get_mut(peer) {
+        if let Some(peer) = invariant!(self.peers.get_mut(peer), "a connection is given to a known node") {
             peer.streams.push(connection);
         }
-        if let Some(former) = self.peers.get_mut(former) {
+        if let Some(former) =
+            invariant!(self.peers.get_mut(former), "a connection is taken from a known node")
+        {
             former.streams.retain(|key| *key != connection);
         }
         self.drop_use(former);
@@ -274,12 +281,20 @@ impl Peers {
     /// Counts the octets that a connection keeps of a message whose end has not come. False: there are too many, of all
     /// nodes or of this one.
     pub(super) fn count_incomplete(&mut self, key: Key, octets: usize) -> bool {
-        let Some(connection) = self.connections.get_mut(key) else { return false };
+        let Some(connection) =
+            invariant!(self.connections.get_mut(key), "incomplete octets are of a connection that stands")
+        else {
+            return false;
+        };
         let before = core::mem::take(&mut connection.incomplete);
         if before == 0 && octets == 0 {
             return true;
         }
-        let Some(peer) = self.peers.get(connection.peer) else { return false };
+        let Some(peer) =
+            invariant!(self.peers.get(connection.peer), "a connection with incomplete octets holds its node")
+        else {
+            return false;
+        };
         let (from, octets) = (source(peer.name.address), u32::try_from(octets).unwrap_or(u32::MAX));
         self.incomplete.release_many(from, before);
         let fits = octets == 0 || self.incomplete.take_many(from, octets).is_ok();
@@ -291,7 +306,11 @@ impl Peers {
 
     /// Whether a connection may hold `octets` more unsent: all connections have a limit together.
     pub(super) fn may_hold(&self, key: Key, octets: usize) -> bool {
-        let Some(connection) = self.connections.get(key) else { return false };
+        let Some(connection) =
+            invariant!(self.connections.get(key), "octets are written to a connection that stands")
+        else {
+            return false;
+        };
         let held = u32::try_from(connection.unsent + connection.written + octets).unwrap_or(u32::MAX);
         let more = held.saturating_sub(connection.counted);
         if more < STEP {
@@ -302,14 +321,22 @@ impl Peers {
 
     /// Counts what a connection holds unsent, in whole steps.
     pub(super) fn count_unsent(&mut self, key: Key) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(connection) =
+            invariant!(self.connections.get_mut(key), "unsent octets are of a connection that stands")
+        else {
+            return;
+        };
         let octets = u32::try_from(connection.unsent + connection.written).unwrap_or(u32::MAX);
         let octets = octets - octets % STEP;
         let before = core::mem::replace(&mut connection.counted, octets);
         if octets == before {
             return;
         }
-        let Some(peer) = self.peers.get(connection.peer) else { return };
+        let Some(peer) =
+            invariant!(self.peers.get(connection.peer), "a connection with unsent octets holds its node")
+        else {
+            return;
+        };
         let to = source(peer.name.address);
         match octets.checked_sub(before) {
             Some(more) => self.unsent.hold_many(to, more),
@@ -319,14 +346,14 @@ impl Peers {
 
     /// Removes a connection. The result is the address of its node, and what waited for it.
     pub(super) fn remove(&mut self, key: Key) -> Option<(IpAddr, VecDeque<Waiter>)> {
-        let connection = self.connections.get_mut(key)?;
+        let connection = invariant!(self.connections.get_mut(key), "a connection is lost once")?;
         (connection.unsent, connection.written) = (0, 0);
         self.count_unsent(key);
         self.count_incomplete(key, 0);
         self.wheel.cancel(&mut self.connections, key.index());
-        let connection = self.connections.remove(key)?;
+        let connection = invariant!(self.connections.remove(key), "a connection stands until it is removed")?;
         self.by_stream.remove(&connection.stream);
-        let address = self.address(connection.peer)?;
+        let address = invariant!(self.address(connection.peer), "a connection that is lost holds its node")?;
         if let Some(peer) = self.peers.get_mut(connection.peer) {
             peer.streams.retain(|one| *one != key);
         }

@@ -5,7 +5,7 @@ use core::net::{IpAddr, SocketAddr};
 use signalbox_core::packet::Received;
 use signalbox_core::shares::source;
 use signalbox_core::stamp::Moment;
-use signalbox_core::{IfIndex, Key, SessionChange};
+use signalbox_core::{IfIndex, Key, SessionChange, invariant};
 
 use super::Casp;
 use super::branch::{Branch, MadeBy, Proved};
@@ -196,7 +196,7 @@ impl Casp {
             }
             return;
         };
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a found session stands") else { return };
         if session.is_own() || from.peer.is_some_and(|peer| session.next.is_last(peer)) {
             self.counters.loops += 1;
             dropped!(message, from, "it came from the next hop");
@@ -324,7 +324,7 @@ impl Casp {
     /// Notes the lifetime of the session, and with it the interval of refreshes.
     fn take_timeout(&mut self, key: Key, timeout: Option<u32>) {
         let granted = self.granted(timeout);
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a timeout has a session") else { return };
         session.note(Mark::Explicit, timeout.is_some());
         let changed = core::mem::replace(&mut session.timeout, granted) != granted;
         // Most messages change nothing: whether the chain ends here is not asked for each of them.
@@ -333,7 +333,7 @@ impl Casp {
         }
         let flow = session.flow;
         let responder = self.is_responder(&flow);
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a timeout ends nothing") else { return };
         // A node without next hop has no refreshes to make.
         session.refresh_at = if responder {
             Moment::NEVER
@@ -347,7 +347,10 @@ impl Casp {
         let message = &checked.message;
         let fresh = self.granted(message.timeout);
         let until = (self.now + core::time::Duration::from_secs(fresh.into())).into();
-        let Some(session) = self.sessions.get_mut(key) else { return branch.id };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a branch is of a session that stands")
+        else {
+            return branch.id;
+        };
         // A protected branch is not displaced by one that is not.
         let displaces = session.previous.last().is_some_and(|last| branch.protected || !last.protected);
         let promoted = if message.flags.contains(Flags::DISCOVER) && displaces {
@@ -356,7 +359,10 @@ impl Casp {
             None
         };
         let newest = session.previous.is_last(branch.peer);
-        if let Some(branch) = session.previous.get_mut(branch.peer) {
+        if let Some(branch) = invariant!(
+            session.previous.get_mut(branch.peer),
+            "a branch that is refreshed is one of its session"
+        ) {
             branch.until = until;
             branch.tainted = checked.tainted;
             branch.also_by(false, from.answered);
@@ -388,7 +394,7 @@ impl Casp {
             return None;
         };
         let branch = self.branch_of(peer, from, checked);
-        let session = self.sessions.get_mut(key)?;
+        let session = invariant!(self.sessions.get_mut(key), "a new branch is of a session that stands")?;
         // A datagram of a node whose branch is not one of datagrams has proved itself by a cookie.
         if let Some(known) = session.previous.get_mut(peer) {
             known.until = branch.until;
@@ -415,9 +421,11 @@ impl Casp {
 
     /// A message against the flow refreshes the branch that it came from, the state, and its most recent previous hop.
     fn refresh_by_reverse(&mut self, key: Key, peer: Key, message: &Signaling<'_>) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a reply has a session") else { return };
         let until = (self.now + session.lifetime()).into();
-        if let Some(branch) = session.next.get_mut(peer) {
+        if let Some(branch) =
+            invariant!(session.next.get_mut(peer), "a reply comes by a branch of its session")
+        {
             branch.until = until;
             branch.tainted = message.flags.contains(Flags::UNSECURE);
             branch.proved.one_more();
@@ -454,7 +462,10 @@ impl Casp {
 
     /// Whether a state may carry an error now: one a second.
     pub(super) fn may_send_error(&mut self, key: Key) -> bool {
-        let Some(session) = self.sessions.get_mut(key) else { return false };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "an error is about a session that stands")
+        else {
+            return false;
+        };
         if !session.error_at.is_due(self.now) {
             self.counters.errors_limited += 1;
             unsent!(self, key, "one ERROR a second for a session");
@@ -476,7 +487,7 @@ impl Casp {
         client: ClientType,
         data: &[u8],
     ) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "what is told has a session") else { return };
         let reverse = message.flags.is_reverse();
         let last = if reverse { session.is_own() } else { self.is_responder(&session.flow) };
         let timeout = session.timeout;

@@ -1,7 +1,7 @@
 //! What clients of this node ask for.
 
 use signalbox_core::stamp::Moment;
-use signalbox_core::{Key, SessionChange, SessionId};
+use signalbox_core::{Key, SessionChange, SessionId, invariant};
 
 use super::Casp;
 use super::branch::{Branch, MadeBy, Proved};
@@ -89,7 +89,11 @@ impl Casp {
             }
         };
         let responder = self.is_responder(&send.flow);
-        let Some(session) = self.sessions.get_mut(key) else { return Err(Refused::NoSession) };
+        let Some(session) =
+            invariant!(self.sessions.get_mut(key), "a session that was found or opened stands")
+        else {
+            return Err(Refused::NoSession);
+        };
         let no_hop = if send.reverse { session.is_own() } else { responder && !session.is_own() };
         if no_hop {
             return Err(Refused::NoHop);
@@ -102,7 +106,11 @@ impl Casp {
             self.tear_down_by_client(key, client, send);
             return Ok(());
         }
-        let Some(session) = self.sessions.get(key) else { return Err(Refused::NoSession) };
+        let Some(session) =
+            invariant!(self.sessions.get(key), "a session stands while its client extends it")
+        else {
+            return Err(Refused::NoSession);
+        };
         let flags = Flags::NONE.with_if(Flags::REVERSE, send.reverse).with_if(Flags::DISCOVER, send.discover);
         let message = Signaling {
             flags,
@@ -177,7 +185,10 @@ impl Casp {
     /// A session of this node ends one lifetime after its last message, unless a client holds it.
     pub(super) fn extend_own(&mut self, key: Key) {
         let now = self.now;
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a session that is extended stands")
+        else {
+            return;
+        };
         let held = session.is(Mark::Held);
         let until = if held { Moment::NEVER } else { (now + session.lifetime()).into() };
         if held && session.refresh_at == Moment::NEVER {
@@ -227,7 +238,10 @@ impl Casp {
             session.refresh_at = Moment::NEVER;
         }
         self.extend_own(former);
-        let Some(message) = self.refresh_message(key, false) else { return Err(Refused::NoSession) };
+        let Some(message) = invariant!(self.refresh_message(key, false), "a session that moves is refreshed")
+        else {
+            return Err(Refused::NoSession);
+        };
         self.deliver(key, &message, Some(client));
         Ok(())
     }

@@ -85,6 +85,7 @@ impl Casp {
     /// Discovers the next hop of a session again: at once, unless a change of routes made it discover a moment ago.
     fn repair(&mut self, key: Key) {
         let now = self.now;
+        // The repair of another session may have torn this one down, which it replaces.
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.note(Mark::Rediscover, true);
         if session.is(Mark::Repaired) && !session.discover_at.is_due(now) {

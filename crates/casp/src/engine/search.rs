@@ -8,7 +8,7 @@ use signalbox_core::index::KeyedHasher;
 use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::shares::{Shares, source};
 use signalbox_core::wheel::{Link, Timed, Wheel};
-use signalbox_core::{Key, Slab, Time};
+use signalbox_core::{Key, Slab, Time, invariant};
 
 use crate::wire::Cookie;
 
@@ -182,7 +182,7 @@ impl Searches {
 
     /// A discovery begins to ask from another address. Responses to its former requests are not counted any more.
     pub(super) fn ask_from(&mut self, key: Key, address: IpAddr, cookie: Cookie) {
-        let Some(search) = self.slab.get_mut(key) else { return };
+        let Some(search) = invariant!(self.slab.get_mut(key), "a search that asks goes on") else { return };
         let former = core::mem::replace(&mut search.cookie, cookie);
         (search.asks_from, search.sent) = (Some(address), 0);
         self.by_cookie.remove(&former);
@@ -200,7 +200,7 @@ impl Searches {
             return;
         }
         self.wheel.cancel(&mut self.slab, key.index());
-        let Some(search) = self.slab.remove(key) else { return };
+        let Some(search) = invariant!(self.slab.remove(key), "a discovery ends once") else { return };
         self.by_source.release(search.asked_by);
         self.by_cookie.remove(&search.cookie);
         if self.by_dst.get(&search.dst) == Some(&key) {

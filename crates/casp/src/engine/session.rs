@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::stamp::Moment;
 use signalbox_core::wheel::{Link, Timed};
-use signalbox_core::{Key, SessionId, Slab, Time};
+use signalbox_core::{Key, SessionId, Slab, Time, invariant};
 
 use super::branch::Side;
 use super::search::Answer;
@@ -236,7 +236,7 @@ impl Sessions {
 
     /// A client of this node takes part in a session: it opened it, or got a message of it.
     pub(super) fn join(&mut self, key: Key, client: ClientType) {
-        let Some(session) = self.slab.get_mut(key) else { return };
+        let Some(session) = invariant!(self.slab.get_mut(key), "a joined session stands") else { return };
         match session.user {
             User::NONE => session.user = User(client.0),
             User(one) if one == client.0 => {}
@@ -263,7 +263,8 @@ impl Sessions {
     /// The clients that took part in one session take part in another one.
     pub(super) fn join_all_of(&mut self, key: Key, former: Key) {
         let user = self.slab.get(former).map(|session| session.user);
-        let (Some(user), Some(session)) = (user, self.slab.get_mut(key)) else { return };
+        let Some(user) = invariant!(user, "a session that moves has a former one") else { return };
+        let Some(session) = invariant!(self.slab.get_mut(key), "a session that moved stands") else { return };
         session.user = user;
         if let Some(several) = self.several.get(&former.index()).copied() {
             self.several.insert(key.index(), several);

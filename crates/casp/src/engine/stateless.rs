@@ -16,7 +16,7 @@
 use core::net::{IpAddr, SocketAddr};
 
 use signalbox_core::shares::source;
-use signalbox_core::{IfIndex, Key};
+use signalbox_core::{IfIndex, Key, invariant};
 use signalbox_wire::Writer;
 
 use super::Casp;
@@ -357,7 +357,12 @@ impl Casp {
                 Some(_) | None => self.lose(key),
             },
             News::Failed(_) => {
-                let Some(unsent) = self.pending.get_mut(key) else { return };
+                let Some(unsent) = invariant!(
+                    self.pending.get_mut(key),
+                    "a message stands as long as it waits for a connection"
+                ) else {
+                    return;
+                };
                 let (dst, again) = (unsent.dst, !core::mem::replace(&mut unsent.retried, true));
                 let found = unsent.answer.is_some() && again;
                 match found.then(|| self.substitute(dst)).flatten() {
@@ -370,7 +375,7 @@ impl Casp {
 
     /// A discovery found the next hop of a message.
     fn found_for(&mut self, key: Key, answer: Answer) {
-        let Some(unsent) = self.pending.get_mut(key) else { return };
+        let Some(unsent) = invariant!(self.pending.get_mut(key), "a search has its messages") else { return };
         unsent.answer = Some(answer);
         let address = answer.address;
         let octets = core::mem::take(&mut unsent.octets);
@@ -391,7 +396,7 @@ impl Casp {
             }
             None => false,
         };
-        let Some(unsent) = self.pending.get_mut(key) else { return };
+        let Some(unsent) = invariant!(self.pending.get_mut(key), "a datagram ends nothing") else { return };
         unsent.octets = octets;
         if sent {
             return self.done(key);
@@ -444,7 +449,7 @@ impl Casp {
     /// Sends a message that waited over a connection. Along the flow it gets an entry with the address of this node there, from
     /// which the next hop has the message: a ROUTE with that entry leads back over the connection.
     fn send_over_connection(&mut self, key: Key, connection: Key) {
-        let Some(unsent) = self.pending.get_mut(key) else { return };
+        let Some(unsent) = invariant!(self.pending.get_mut(key), "what is to be sent waits") else { return };
         let (octets, answer) = (core::mem::take(&mut unsent.octets), unsent.answer);
         let one = self.peers.connections.get(connection).map(|one| (one.transport, one.local));
         let sent = match (one, answer) {
@@ -486,7 +491,7 @@ impl Casp {
 
     /// A message cannot be sent.
     fn give_up(&mut self, key: Key) {
-        let Some(unsent) = self.drop_pending(key) else { return };
+        let Some(unsent) = invariant!(self.drop_pending(key), "a message is given up once") else { return };
         if let Ok(Message::Signaling(message)) = Message::parse(&unsent.octets) {
             self.inform_undelivered(&message, unsent.client);
             self.report(&message, ErrorCode::NO_NEXT_PEER);

@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use signalbox_core::Key;
+use signalbox_core::{Key, invariant};
 
 use super::Casp;
 use super::branch::Branch;
@@ -31,7 +31,7 @@ fn count_of(octets: &[u8]) -> u32 {
 impl Casp {
     /// Sends a tear-down to all hops of one side, with the flow that they know.
     pub(super) fn send_to_all(&mut self, key: Key, message: &Signaling<'_>) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a tear-down has a session") else { return };
         let flow = self.sessions.flow_in(key, message.flags.is_reverse()).unwrap_or(message.flow);
         let mut octets = Vec::new();
         if (Signaling { flow, ..*message }).encode(&mut octets).is_err() {
@@ -67,8 +67,13 @@ impl Casp {
     /// Keeps a tear-down until a connection is established. Its octets are of the share of the node that made the session,
     /// which does not live as long. False: there are too many.
     fn keep_tear_down(&mut self, connection: Key, session: Key, octets: &[u8]) -> bool {
-        let Some(owner) = self.owner(session) else { return false };
-        let Some(connection) = self.peers.connections.get_mut(connection) else { return false };
+        let Some(owner) = invariant!(self.owner(session), "what is kept has an owner") else { return false };
+        let Some(connection) = invariant!(
+            self.peers.connections.get_mut(connection),
+            "a tear-down waits for a connection that stands"
+        ) else {
+            return false;
+        };
         let fits = connection.tear_downs.len() < MAX_KEPT
             && self.waiting_octets.take_many(owner, count_of(octets)).is_ok();
         if fits {
@@ -157,7 +162,7 @@ impl Casp {
         message: &Signaling<'_>,
         tainted: bool,
     ) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "previous hops have sessions") else { return };
         let others = session.previous.others().next().is_some();
         if !session.previous.is_last(branch.peer) || (tainted && others) {
             return self.remove_previous(key, branch.peer);
@@ -174,7 +179,7 @@ impl Casp {
         branch: &Branch,
         message: &Signaling<'_>,
     ) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "next hops have sessions") else { return };
         if !session.next.is_last(branch.peer) {
             return self.remove_next(key, branch.peer, branch.id);
         }
@@ -188,7 +193,7 @@ impl Casp {
 
     /// A client ends a session.
     pub(super) fn tear_down_by_client(&mut self, key: Key, client: ClientType, send: &SendRequest<'_>) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "clients have sessions") else { return };
         let message = Signaling {
             flags: Flags::TEAR_DOWN.with_if(Flags::REVERSE, send.reverse),
             body: send.data.map_or(Body::Empty, |data| Body::Client { client, data }),
@@ -201,6 +206,7 @@ impl Casp {
 
     /// Ends a session of this node that another one has replaced.
     pub(super) fn tear_down_own(&mut self, key: Key) {
+        // The former session may have expired before the new one got its next hop.
         let Some(session) = self.sessions.get(key) else { return };
         let message = Signaling { flags: Flags::TEAR_DOWN, ..Signaling::new(session.id, session.flow) };
         self.send_to_all(key, &message);
@@ -213,8 +219,11 @@ impl Casp {
     /// no client keeps them.
     pub(super) fn prove_branch(&mut self, key: Key) {
         loop {
-            let Some(session) = self.sessions.get(key) else { return };
-            let Some(last) = session.previous.last() else { return };
+            let Some(session) = invariant!(self.sessions.get(key), "a proof has a session") else { return };
+            let Some(last) = invariant!(session.previous.last(), "a session that stands has a previous hop")
+            else {
+                return;
+            };
             let may = last.proved.messages() >= 2
                 && !session.is(Mark::Kept)
                 && (!last.tainted || self.config.remove_unsecure);

@@ -1,7 +1,7 @@
 //! Refresh and end of soft state (section 8 of the draft).
 
 use signalbox_core::stamp::Moment;
-use signalbox_core::{Key, SessionChange};
+use signalbox_core::{Key, SessionChange, invariant};
 
 use super::Casp;
 use super::io::Indication;
@@ -11,7 +11,12 @@ use crate::wire::{Body, Flags, Signaling};
 impl Casp {
     /// Makes sure that the timer of a session fires when something is due.
     pub(super) fn arm(&mut self, key: Key) {
-        let Some(due) = self.sessions.get(key).map(super::session::Session::due) else { return };
+        let Some(due) = invariant!(
+            self.sessions.get(key).map(super::session::Session::due),
+            "a timer is of a session that stands"
+        ) else {
+            return;
+        };
         if due.as_micros() < u64::MAX {
             self.wheel.arm_by(&mut self.sessions.slab, key.index(), due);
         }
@@ -21,7 +26,7 @@ impl Casp {
     pub(super) fn run_sessions(&mut self, most: u32) {
         for _ in 0..most {
             let Some(index) = self.wheel.pop_due(&mut self.sessions.slab, self.now) else { return };
-            if let Some(key) = self.sessions.slab.key_of(index) {
+            if let Some(key) = invariant!(self.sessions.slab.key_of(index), "a timer ends with its session") {
                 self.on_due(key);
             }
         }
@@ -31,7 +36,7 @@ impl Casp {
         while let Some(branch) = self.sessions.get(key).and_then(|one| one.previous.expired(self.now)) {
             self.remove_previous(key, branch.peer);
         }
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "branches end no session") else { return };
         if session.previous.last().is_none() {
             self.counters.expired += 1;
             return self.end(key, false);
@@ -55,8 +60,12 @@ impl Casp {
 
     /// A previous hop of a session ended.
     pub(super) fn remove_previous(&mut self, key: Key, peer: Key) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let Some(branch) = session.previous.remove(peer) else { return };
+        let Some(session) =
+            invariant!(self.sessions.get_mut(key), "a previous hop is of a session that stands")
+        else {
+            return;
+        };
+        let Some(branch) = invariant!(session.previous.remove(peer), "a hop ends once") else { return };
         let others = session.previous.last().is_some();
         self.peers.drop_use(peer);
         if others {
@@ -66,7 +75,10 @@ impl Casp {
 
     /// An older next hop of a session ended.
     pub(super) fn remove_next(&mut self, key: Key, peer: Key, id: u16) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a next hop is of a session that stands")
+        else {
+            return;
+        };
         session.next.remove(peer);
         self.peers.drop_use(peer);
         self.indicate_branch(key, false, id, true);
@@ -75,12 +87,12 @@ impl Casp {
     /// Nothing was sent to the next hop for an interval: this node makes a refresh of its own.
     fn refresh(&mut self, key: Key) {
         self.remove_unproved(key);
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a refresh has a session") else { return };
         let (own, held, interval) = (session.is_own(), session.is(Mark::Held), session.interval());
         let rediscover = own && (self.config.rediscover || session.is(Mark::Rediscover));
         let next = self.now + self.rng.jitter(interval, 0.5, 1.5);
         let responder = self.is_responder(&session.flow);
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "planning ends nothing") else { return };
         if let Some(waiting) = session.waiting.as_mut() {
             waiting.retried = false;
         }
@@ -90,7 +102,11 @@ impl Casp {
             return;
         }
         session.refresh_at = next.into();
-        let Some(message) = self.refresh_message(key, rediscover) else { return };
+        let Some(message) =
+            invariant!(self.refresh_message(key, rediscover), "a refresh is made for a session that stands")
+        else {
+            return;
+        };
         self.counters.refreshed += 1;
         self.deliver(key, &message, None);
     }
@@ -114,7 +130,7 @@ impl Casp {
             return;
         }
         self.wheel.cancel(&mut self.sessions.slab, key.index());
-        let Some(session) = self.sessions.remove(key) else { return };
+        let Some(session) = invariant!(self.sessions.remove(key), "a session ends once") else { return };
         if let Some(waiting) = &session.waiting {
             self.give_octets(session.owner, waiting.octets);
         }

@@ -1,7 +1,7 @@
 //! Translated flows: at a NAT, the next hops of a session see another flow than its previous hops. The state has both, and
 //! FLOW_ID is rewritten in both directions. The drafts leave the procedure open.
 
-use signalbox_core::{Key, SessionId};
+use signalbox_core::{Key, SessionId, invariant};
 
 use super::Casp;
 use super::refused::Refused;
@@ -40,7 +40,10 @@ impl Casp {
     /// Rewrites FLOW_ID of the messages that wait for the next hop. All forms of a flow between the same versions of IP that a
     /// NAT has are equally long.
     fn rewrite_waiting(&mut self, key: Key) {
-        let Some(flow) = self.sessions.flow_in(key, false) else { return };
+        let Some(flow) = invariant!(self.sessions.flow_in(key, false), "a translated flow has a session")
+        else {
+            return;
+        };
         let Some(waiting) = self.sessions.get_mut(key).and_then(|session| session.waiting.as_mut()) else {
             return;
         };

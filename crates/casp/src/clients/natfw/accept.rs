@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use signalbox_core::traffic::FlowFilter;
-use signalbox_core::{Key, Time};
+use signalbox_core::{Key, Time, invariant};
 use signalbox_resources::Resources;
 
 use super::NatfwClient;
@@ -191,8 +191,12 @@ impl NatfwClient {
 
     /// The user who accepted a passage is informed of its end, once for each [`NatfwEvent::Accepted`].
     pub(super) fn accepted_ends(&mut self, key: Key, why: NatfwEnd) {
-        let Some(record) = self.records.get_mut(key) else { return };
-        let (Some(session), flow) = (record.session, record.flow) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "what ends has a record") else { return };
+        let (Some(session), flow) =
+            (invariant!(record.session, "what was accepted is in a session"), record.flow)
+        else {
+            return;
+        };
         let Some(answered) = record.answered.as_mut() else { return };
         let (user, informed) = (answered.user.take(), answered.informed);
         let Some(user) = user else { return };
@@ -226,7 +230,9 @@ impl NatfwClient {
                 continue;
             };
             self.answered.remove(&(id, key));
-            let Some(record) = self.records.get(key) else { continue };
+            let Some(record) = invariant!(self.records.get(key), "what a user accepted has a record") else {
+                continue;
+            };
             if let (Some(session), Some(answered)) = (record.session, record.answered) {
                 let flow = if answered.back { record.flow } else { record.flow.reversed() };
                 self.release((session, flow), answered.back);
@@ -244,7 +250,7 @@ impl NatfwClient {
         node: Option<IpAddr>,
         resources: &mut Resources,
     ) {
-        let Some(record) = self.records.get(key) else { return };
+        let Some(record) = invariant!(self.records.get(key), "a report has a record") else { return };
         let Some(answered) = record.answered.filter(|answered| answered.number == report.msg_id) else {
             return;
         };

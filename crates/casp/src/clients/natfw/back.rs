@@ -1,7 +1,7 @@
 //! Packets against the flow of a request: what the border of a scope opens because of TRIGGER, or because NEXT asks for a
 //! CREATE, and what nodes inside open when that CREATE comes back.
 
-use signalbox_core::{Key, SessionId};
+use signalbox_core::{Key, SessionId, invariant};
 use signalbox_resources::Resources;
 use signalbox_resources::config::Opening;
 
@@ -135,7 +135,7 @@ impl NatfwClient {
             return Some(Ok(()));
         }
         let key = self.find(job.session, &job.flow).filter(|_| job.reverse && self.config.role.opens())?;
-        let record = self.records.get_mut(key)?;
+        let record = invariant!(self.records.get_mut(key), "the index names records that stand")?;
         if record.next_filters.is_empty() || record.next_filters != said.filters {
             return None;
         }

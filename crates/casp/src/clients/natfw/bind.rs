@@ -3,12 +3,12 @@
 
 use core::net::IpAddr;
 
-use signalbox_core::Key;
 use signalbox_core::node::Prefix;
 use signalbox_core::pinhole::Endpoint;
 use signalbox_core::ports::Inside;
 use signalbox_core::shares::source;
 use signalbox_core::traffic::FlowFilter;
+use signalbox_core::{Key, invariant};
 use signalbox_resources::Resources;
 use signalbox_resources::config::Opening;
 
@@ -179,7 +179,10 @@ impl NatfwClient {
             }
             return Err(NatfwStatus::BINDING);
         }
-        let Some(record) = self.records.get_mut(key) else { return Err(NatfwStatus::RESOURCES) };
+        let Some(record) = invariant!(self.records.get_mut(key), "a binding is for a record that stands")
+        else {
+            return Err(NatfwStatus::RESOURCES);
+        };
         let binding = Binding { lease, inner: (src.into(), src_port), outer };
         let former = record.binding.replace(binding);
         if former.is_none_or(|former| former.outer != outer) {

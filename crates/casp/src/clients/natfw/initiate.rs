@@ -3,7 +3,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 
-use signalbox_core::{Key, SessionId, Time};
+use signalbox_core::{Key, SessionId, Time, invariant};
 use signalbox_resources::Resources;
 
 use super::listed::listed;
@@ -95,7 +95,7 @@ impl NatfwClient {
         self.now = self.now.max(now);
         self.leave(id, resources);
         let Some(key) = self.by_user.get(&id).copied() else { return };
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "what closes has a record") else { return };
         let named = record.session.is_some();
         let Some(own) = record.own.as_mut().filter(|own| own.stage != Stage::Closing) else { return };
         own.stage = Stage::Closing;
@@ -112,10 +112,10 @@ impl NatfwClient {
         let msg_id = self.rng.u64();
         let now = self.now;
         let lifetime = seconds(self.config.lifetime);
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "a request has a record") else { return };
         let (session, flow) = (record.session, record.flow);
         record.until = record.until.max(now + lifetime);
-        let Some(own) = record.own.as_mut() else { return };
+        let Some(own) = invariant!(record.own.as_mut(), "who sends a request has asked") else { return };
         (own.waits, own.due) = (Some(msg_id), now + lifetime);
         let mut values = vec![NatfwValue::MsgId(msg_id)];
         let kind = if own.stage == Stage::Closing { NatfwType::RELEASE } else { own.kind };
@@ -168,6 +168,7 @@ impl NatfwClient {
 
     /// The messaging layer named a session of this node.
     pub(super) fn named(&mut self, key: Key, session: SessionId) {
+        // It may have been closed before the messaging layer named it.
         let Some(record) = self.records.get_mut(key) else { return };
         record.session = Some(session);
         let flow = record.flow;
@@ -210,6 +211,7 @@ impl NatfwClient {
     fn stands(&mut self, key: Key, lifetime: u32, nat: Option<NatfwFilter>) {
         let interval: Duration = self.rng.jitter(seconds(lifetime.max(1)) / 3, 0.5, 1.5);
         let now = self.now;
+        // A CREATE against the flow may also end at a node that did not ask for it.
         let Some(own) = self.records.get_mut(key).and_then(|record| record.own.as_mut()) else { return };
         if own.stage == Stage::Closing {
             return;
@@ -299,7 +301,12 @@ impl NatfwClient {
         let lifetime = seconds(self.config.lifetime);
         let retry = self.rng.jitter(lifetime / 3, 0.5, 1.5);
         let now = self.now;
-        let Some(own) = self.records.get_mut(key).and_then(|record| record.own.as_mut()) else { return };
+        let Some(own) = invariant!(
+            self.records.get_mut(key).and_then(|record| record.own.as_mut()),
+            "a request that was refused has its own part"
+        ) else {
+            return;
+        };
         if own.stage == Stage::Standing && own.stands_until <= now {
             self.tear_down(key);
             return self.end(key, Some(NatfwEvent::Lost { status, node }), resources);
@@ -333,7 +340,12 @@ impl NatfwClient {
 
     /// The wait for an answer is over.
     fn no_answer(&mut self, key: Key, resources: &mut Resources) {
-        let Some(own) = self.records.get(key).and_then(|record| record.own.as_ref()) else { return };
+        let Some(own) = invariant!(
+            self.records.get(key).and_then(|record| record.own.as_ref()),
+            "a request that waits for its answer has its own part"
+        ) else {
+            return;
+        };
         if own.waits.is_none() {
             return;
         }
@@ -363,6 +375,7 @@ impl NatfwClient {
     /// Does what is due for a request of this node.
     pub(super) fn own_due(&mut self, key: Key, resources: &mut Resources) {
         let (now, lifetime) = (self.now, seconds(self.config.lifetime));
+        // The policy may have ended it as its rules began.
         let Some(record) = self.records.get_mut(key) else { return };
         let Some(own) = record.own.as_mut().filter(|own| own.due <= now) else { return };
         match own.stage {

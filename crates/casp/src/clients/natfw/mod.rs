@@ -50,7 +50,7 @@ use signalbox_core::ports::{Ports, external_address};
 use signalbox_core::shares::{RateShares, Shares, source};
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::wheel::{AT_ONCE, Wheel};
-use signalbox_core::{IfIndex, Key, KeyedHasher, Random, SessionId, Slab, Time};
+use signalbox_core::{IfIndex, Key, KeyedHasher, Random, SessionId, Slab, Time, invariant};
 use signalbox_resources::Resources;
 use signalbox_resources::opening::Crossing;
 
@@ -441,7 +441,7 @@ impl NatfwClient {
         self.step_left();
         for _ in 0..AT_ONCE {
             let Some(index) = self.wheel.pop_due(&mut self.records, self.now) else { return };
-            if let Some(key) = self.records.key_of(index) {
+            if let Some(key) = invariant!(self.records.key_of(index), "the timer of a record ends with it") {
                 self.step(key, resources);
             }
         }
@@ -546,12 +546,13 @@ impl NatfwClient {
         self.begin_rules(key, resources);
         self.reply_due(key);
         self.own_due(key, resources);
+        // What was due may have ended it.
         let Some(record) = self.records.get(key) else { return };
         if !record.rules.is_empty() && record.rules_until <= now {
             self.counters.expired += 1;
             self.close_rules(key, resources);
         }
-        let Some(record) = self.records.get(key) else { return };
+        let Some(record) = invariant!(self.records.get(key), "a record outlives its rules") else { return };
         if record.until <= now && record.own.is_none() {
             self.accepted_ends(key, NatfwEnd::Expired);
             self.end(key, None, resources);

@@ -2,7 +2,7 @@
 //! (draft-tschofenig-nsis-casp-midcom-01 section 4.1).
 
 use signalbox_core::node::Prefix;
-use signalbox_core::{Key, Time};
+use signalbox_core::{Key, Time, invariant};
 
 use super::NatfwClient;
 use super::record::Stage;
@@ -45,7 +45,7 @@ impl NatfwClient {
 
     /// The session with the flow that the source has left ends in the messaging layer, and with it the rules for that flow.
     pub(super) fn leave_former(&mut self, key: Key) {
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "who moved has a record") else { return };
         if let (Some(session), Some(former)) = (record.session, record.former.take()) {
             self.out.send(Message::tear_down(session, *former));
         }

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use signalbox_core::{Key, Time};
+use signalbox_core::{Key, Time, invariant};
 use signalbox_resources::Resources;
 use signalbox_resources::config::Opening;
 
@@ -160,7 +160,9 @@ impl NatfwClient {
     /// A request with the number of the last one of its sender is not processed again: it is answered as before.
     fn is_repeated(&mut self, job: &OwnedArrival, said: &Said) -> bool {
         let Some(key) = self.find(job.session, &job.flow) else { return false };
-        let Some(record) = self.records.get_mut(key) else { return false };
+        let Some(record) = invariant!(self.records.get_mut(key), "the index names records that stand") else {
+            return false;
+        };
         let Some((msg_id, reverse, answer)) = record.last else { return false };
         if (msg_id, reverse) != (said.msg_id, job.reverse) || !record.is_of_asker(job) {
             return false;
@@ -234,7 +236,9 @@ impl NatfwClient {
             self.reserve(key, job, message, &wanted, resources)?;
         }
         let (now, lifetime, sender) = (self.now, Self::lifetime(job, said), self.way.sender);
-        let Some(record) = self.records.get_mut(key) else { return Err(NatfwStatus::RESOURCES) };
+        let Some(record) = invariant!(self.records.get_mut(key), "a PATH has a record") else {
+            return Err(NatfwStatus::RESOURCES);
+        };
         record.path_age = Some(said.age);
         record.wanted.clone_from(&said.filters);
         record.number = Some(said.msg_id);
@@ -274,7 +278,9 @@ impl NatfwClient {
         };
         let ends_here = job.last && self.is_local(if job.reverse { job.flow.src() } else { job.flow.dst() });
         let source = self.present(key);
-        let Some(record) = self.records.get_mut(key) else { return Err(missing) };
+        let Some(record) = invariant!(self.records.get_mut(key), "a CREATE has a record") else {
+            return Err(missing);
+        };
         if job.reverse {
             if record.path_age.is_none() {
                 return Err(NatfwStatus::NO_STATE);
@@ -336,7 +342,11 @@ impl NatfwClient {
     pub(super) fn created(&mut self, key: Key, job: &OwnedArrival, resources: &mut Resources) {
         let Ok(message) = NatfwMessage::parse(job.data.as_slice()) else { return self.out.consume(job.id) };
         let said = Said::by(&message);
-        let Some(record) = self.records.get_mut(key) else { return self.out.consume(job.id) };
+        let Some(record) =
+            invariant!(self.records.get_mut(key), "a CREATE that was carried out has a record")
+        else {
+            return self.out.consume(job.id);
+        };
         if record.flow != job.flow {
             return self.opened_back(key, job, &message, &said);
         }

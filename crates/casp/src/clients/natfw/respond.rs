@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use signalbox_core::shares::source;
-use signalbox_core::{Key, SessionId};
+use signalbox_core::{Key, SessionId, invariant};
 use signalbox_resources::Resources;
 
 use super::NatfwClient;
@@ -163,7 +163,7 @@ impl NatfwClient {
         let request = NatfwMessage::parse(job.data.as_slice()).ok();
         let list = request.and_then(|request| self.list_with_own(key, job, &request, true));
         let now = self.now;
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "an answer has a record") else { return };
         record.last = Some((number.0, job.reverse, Some(NatfwStatus::DONE)));
         let mut more = vec![NatfwValue::Lifetime(left(record, now))];
         let filters = if record.filters.is_empty() { &record.wanted } else { &record.filters };
@@ -202,7 +202,7 @@ impl NatfwClient {
         }
         let now = self.now;
         let own_address = self.node_id(job.flow.dst());
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "a RESPONSE has a record") else { return };
         let reply = record.reply.take_if(|reply| reply.msg_id == report.msg_id);
         let passes = Some((report.msg_id, report.withdrawn, self.hasher.hash_one(&report.filters)));
         if record.passed == passes {
@@ -249,9 +249,9 @@ impl NatfwClient {
 
     /// The request whose RESPONSE is missing does not reach its target. Rules stay.
     pub(super) fn not_delivered(&mut self, key: Key) {
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "a loss has a record") else { return };
         let Some(reply) = record.reply.take() else { return };
-        let Some(session) = record.session else { return };
+        let Some(session) = invariant!(record.session, "who awaits a RESPONSE has a session") else { return };
         let none: &[NatfwFilter] = &[];
         record.passed = Some((reply.msg_id, false, self.hasher.hash_one(none)));
         let flow = record.flow;

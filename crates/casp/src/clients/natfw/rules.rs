@@ -7,7 +7,7 @@ use std::sync::Arc;
 use signalbox_core::node::Prefix;
 use signalbox_core::pinhole::{Endpoint, OpenerId, Pinhole, PinholeError, PinholeId};
 use signalbox_core::traffic::FlowFilter;
-use signalbox_core::{IfIndex, Key, SessionId, Time};
+use signalbox_core::{IfIndex, Key, SessionId, Time, invariant};
 use signalbox_resources::config::Opening;
 use signalbox_resources::decision::{By, Extent, Outcome, Why};
 use signalbox_resources::opening::Crossing;
@@ -190,7 +190,7 @@ impl NatfwClient {
             }
         }
         let asker = Asker::of(job, ask.asker.inside, self.way.sender);
-        let Some(record) = self.records.get_mut(key) else {
+        let Some(record) = invariant!(self.records.get_mut(key), "rules are for a record that stands") else {
             give_back(rules, resources);
             return Err(NatfwStatus::RESOURCES);
         };
@@ -289,12 +289,13 @@ impl NatfwClient {
         resources: &mut Resources,
     ) {
         self.now = self.now.max(now);
+        // The kernel may answer after the rule was removed.
         let Some(key) = self.by_rule.get(&pinhole.key).copied() else { return };
         let failed = result.err().map(|error| match error {
             PinholeError::Unsupported => NatfwStatus::GRANULARITY,
             PinholeError::Full | PinholeError::Failed | PinholeError::Conflict => NatfwStatus::RESOURCES,
         });
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "a rule has a record") else { return };
         let opening = |rule: &Rule| rule.key == pinhole.key && rule.opening;
         let Some(change) = record.change.as_mut().filter(|change| change.rules.iter().any(opening)) else {
             // The rule was to be prolonged, or to begin.
@@ -314,8 +315,8 @@ impl NatfwClient {
     /// The kernel answered for all rules of a CREATE.
     fn finish_change(&mut self, key: Key, resources: &mut Resources) {
         let now = self.now;
-        let Some(record) = self.records.get_mut(key) else { return };
-        let Some(change) = record.change.take() else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "a change has a record") else { return };
+        let Some(change) = invariant!(record.change.take(), "answers are about a change") else { return };
         let Change { job, asker, way, rules, start, lifetime, failed, .. } = *change;
         // Rules that begin later are not in the kernel yet.
         let begun = record.rules.iter().filter(|_| record.start.is_none());
@@ -358,7 +359,7 @@ impl NatfwClient {
     /// Keeps the rules of a record for another lifetime.
     pub(super) fn prolong(&mut self, key: Key, lifetime: Duration) {
         let now = self.now;
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "a refresh has a record") else { return };
         let most =
             record.rules.iter().flat_map(|rule| &rule.passages).filter_map(Passage::max_lifetime).min();
         record.lifetime = most.map_or(lifetime, |most| lifetime.min(most));
@@ -376,11 +377,11 @@ impl NatfwClient {
     /// The start time of the rules has come. They were judged at the time of the request.
     pub(super) fn begin_rules(&mut self, key: Key, resources: &mut Resources) {
         let now = self.now;
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "a start has a record") else { return };
         if record.start.take_if(|start| *start <= now).is_none() || !self.judge(key, resources) {
             return;
         }
-        let Some(record) = self.records.get(key) else { return };
+        let Some(record) = invariant!(self.records.get(key), "what begins has a record") else { return };
         let left = record.rules_until.since(now);
         for rule in &record.rules {
             self.by_rule.insert(rule.key, key);
@@ -399,7 +400,7 @@ impl NatfwClient {
 
     /// Removes the rules of a record, and those that wait for the kernel. The CREATE that waits ends here.
     pub(super) fn close_rules(&mut self, key: Key, resources: &mut Resources) {
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "what ends has a record") else { return };
         let rules = core::mem::take(&mut record.rules);
         let why = Why::End(resources.ending());
         note_rules(Outcome::Ended, record.session, &rules, why, resources);

@@ -10,7 +10,7 @@ use signalbox_core::index::KeyedHasher;
 use signalbox_core::node::Prefix;
 use signalbox_core::shares::Shares;
 use signalbox_core::traffic::FlowFilter;
-use signalbox_core::{SessionId, Time};
+use signalbox_core::{SessionId, Time, invariant};
 use signalbox_resources::Resources;
 use signalbox_resources::token::{Mac, Token, TokenError};
 
@@ -57,7 +57,7 @@ impl Used {
             if self.order.front().is_none_or(|(until, _)| *until > now) {
                 break;
             }
-            let Some((_, over)) = self.order.pop_front() else { break };
+            let Some((_, over)) = invariant!(self.order.pop_front(), "the first was seen") else { break };
             self.by_creator.release(over.0.clone());
             self.sessions.remove(&over);
         }

@@ -4,7 +4,7 @@
 
 use core::net::IpAddr;
 
-use signalbox_core::{Key, SessionId, Time};
+use signalbox_core::{Key, SessionId, Time, invariant};
 use signalbox_resources::Resources;
 
 use super::output::{NatfwEnd, NatfwEvent};
@@ -75,7 +75,7 @@ impl NatfwClient {
     /// Judges the rules of a record by the present policy, as far as the answer may be another one than before. If it refuses one,
     /// all of them go. Whether they stay.
     pub(super) fn judge(&mut self, key: Key, resources: &mut Resources) -> bool {
-        let Some(record) = self.records.get_mut(key) else { return false };
+        let Some(record) = invariant!(self.records.get_mut(key), "rules have a record") else { return false };
         for rule in &mut record.rules {
             let pinhole = rule.pinhole();
             let outdated = rule.passages.extract_if(.., |passage| resources.may_differ(passage));
@@ -104,7 +104,7 @@ impl NatfwClient {
         (status, node): (NatfwStatus, Option<IpAddr>),
         resources: &mut Resources,
     ) {
-        let Some(record) = self.records.get(key) else { return };
+        let Some(record) = invariant!(self.records.get(key), "what ends has a record") else { return };
         if record.own.is_some() {
             self.tear_down(key);
             return self.end(key, Some(NatfwEvent::Lost { status, node }), resources);
@@ -114,7 +114,7 @@ impl NatfwClient {
         if let Some(session) = session {
             self.end_waiting(session, |_| true);
         }
-        let Some(record) = self.records.get(key) else { return };
+        let Some(record) = invariant!(self.records.get(key), "its messages do not end it") else { return };
         if let Some(session) = session {
             // Rules for packets against the flow of a request are reported along that flow.
             let flow = if record.back { record.flow.reversed() } else { record.flow };

@@ -1,7 +1,7 @@
 //! Answers, and messages that a node makes itself: Success, Error, Release, and the Commit that answers a Reserve.
 
 use signalbox_core::shares::source;
-use signalbox_core::{IfIndex, Key, SessionId};
+use signalbox_core::{IfIndex, Key, SessionId, invariant};
 use signalbox_resources::{End, Resources};
 
 use super::amount::{Amount, Range};
@@ -106,8 +106,9 @@ impl QosClient {
 
     /// Sends a Release.
     pub(super) fn send_release(&mut self, key: Key, reverse: bool, branch: Option<u16>) {
-        let Some(record) = self.records.get_mut(key) else { return };
-        let (Some(session), flow, number) = (record.session, record.flow, record.number()) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "a Release has a record") else { return };
+        let Some(session) = invariant!(record.session, "who sends a Release has a session") else { return };
+        let (flow, number) = (record.flow, record.number());
         let mut message = QosMessage::new(QosType::RELEASE, flow);
         message.flags = QosFlags::REMOVE;
         message.sequence = Some(number);
@@ -144,7 +145,7 @@ impl QosClient {
         }
         self.hand_on(job, message);
         let echo = message.echo.unwrap_or(0);
-        let Some(record) = self.records.get(key) else { return };
+        let Some(record) = invariant!(self.records.get(key), "an answer has a record") else { return };
         let waits = record.own.as_ref().and_then(|own| own.waits);
         let answers = waits == Some(echo) || record.last.is_some_and(|last| last.sequence == echo);
         let reserved = record.has_state() && message.age.is_some();
@@ -289,6 +290,7 @@ impl QosClient {
         resources: &mut Resources,
     ) {
         let (age, echo) = (message.age.unwrap_or(0), message.sequence.unwrap_or(0));
+        // What it answers may have ended the session of both records.
         let Some(record) = self.records.get_mut(key) else { return };
         let (number, until) = (record.number(), self.now + record.lifetime);
         let done = match record.commit.now.as_mut().filter(|level| level.age == age) {
@@ -326,6 +328,7 @@ impl QosClient {
         if self.records.get(key).is_some_and(|record| record.own.is_some()) {
             return self.no_answer(key, QosErrorCode::NO_ANSWER, resources);
         }
+        // The failure of the session's own request ends the record for the opposite flow.
         let Some(record) = self.records.get_mut(key) else { return };
         let (Some(last), Some(session)) = (record.last.take(), record.session) else { return };
         let amount = record.reserve.now.or(record.commit.now).map(|level| level.amount);
@@ -342,7 +345,8 @@ impl QosClient {
 
     /// Reports a reservation that was taken back, in both directions.
     pub(super) fn report_lost(&mut self, key: Key, code: QosErrorCode) {
-        let Some(record) = self.records.get(key) else { return };
+        let Some(record) = invariant!(self.records.get(key), "a loss has a record") else { return };
+        // A request of this node may be lost before its session has a name.
         let Some(session) = record.session else { return };
         let (flow, last) = (record.flow, record.last);
         let amount = record.reserve.now.or(record.commit.now).map(|level| level.amount);

@@ -1,7 +1,7 @@
 //! The reservations of a session. All of them share one reservation in the kernel: the larger one counts, and the flow gets
 //! what was committed.
 
-use signalbox_core::{IfIndex, Key};
+use signalbox_core::{IfIndex, Key, invariant};
 use signalbox_resources::request::{Priority, Session as Share};
 use signalbox_resources::{Cause, End, GrantRequest, Owner, Requester, Resources};
 
@@ -37,7 +37,9 @@ impl QosClient {
         let fitted = self.fit(&requests, range, resources);
         let (amount, grants) = fitted.inspect_err(|_| self.counters.refused += 1)?;
         self.counters.granted += 1;
-        let Some(record) = self.records.get_mut(key) else { return Err(QosErrorCode::NO_RESERVATION) };
+        let Some(record) = invariant!(self.records.get_mut(key), "what is granted has a record") else {
+            return Err(QosErrorCode::NO_RESERVATION);
+        };
         let until = self.now + record.lifetime;
         let part = record.part(kind);
         let older = part.before.take();
@@ -196,12 +198,16 @@ impl QosClient {
     /// Gives back what the session holds beyond the minimum of the path.
     pub(super) fn trim(&mut self, key: Key, amount: &Amount, resources: &mut Resources) {
         for kind in [QosType::RESERVE, QosType::COMMIT] {
-            let Some(record) = self.records.get_mut(key) else { return };
+            let Some(record) = invariant!(self.records.get_mut(key), "trims have a record") else { return };
             let Some(level) = record.part(kind).now else { continue };
             if amount.version() != level.amount.version() || amount.rate() >= level.amount.rate() {
                 continue;
             }
-            let Some(requests) = self.grant_requests(key, kind) else { return };
+            let Some(requests) =
+                invariant!(self.grant_requests(key, kind), "what is trimmed was asked for once")
+            else {
+                return;
+            };
             let trimmed = level.grants.iter().zip(&requests).all(|(grant, request)| {
                 let (Some(grant), Some(request)) = (grant, request) else { return true };
                 Self::of_amount(request, amount)
@@ -222,9 +228,16 @@ impl QosClient {
     pub(super) fn replace(&mut self, key: Key, resources: &mut Resources) -> bool {
         let mut placed = true;
         for kind in [QosType::RESERVE, QosType::COMMIT] {
-            let Some(requests) = self.grant_requests(key, kind) else { return false };
+            let Some(requests) =
+                invariant!(self.grant_requests(key, kind), "what gets another place was asked for once")
+            else {
+                return false;
+            };
             let now = self.now;
-            let Some(record) = self.records.get_mut(key) else { return false };
+            let Some(record) = invariant!(self.records.get_mut(key), "what gets another place has a record")
+            else {
+                return false;
+            };
             for level in record.part(kind).levels_mut() {
                 for (grant, request) in level.grants.iter_mut().zip(&requests) {
                     let Some(request) = request else {
@@ -251,6 +264,7 @@ impl QosClient {
     /// The request with this number was answered: what it replaced goes if it succeeded ([`End::Replaced`]), else comes back.
     pub(super) fn settle(&mut self, key: Key, sequence: u32, end: End, resources: &mut Resources) {
         for kind in [QosType::RESERVE, QosType::COMMIT] {
+            // The answer may have ended the session of both records.
             let Some(record) = self.records.get_mut(key) else { return };
             let part = record.part(kind);
             if part.before.as_ref().is_none_or(|before| before.0 != sequence) {
@@ -266,7 +280,7 @@ impl QosClient {
 
     /// A Commit shows that the Reserve was answered: what it replaced goes.
     pub(super) fn confirm_reserve(&mut self, key: Key, resources: &mut Resources) {
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "a Commit has a record") else { return };
         let before = record.reserve.before.take();
         resources.because(End::Replaced);
         self.drop_level(before.and_then(|before| before.1), resources);
@@ -274,6 +288,7 @@ impl QosClient {
 
     /// Removes the Reserve state of a session.
     pub(super) fn drop_reserve(&mut self, key: Key, resources: &mut Resources) {
+        // An Error ends both records of a session with the first one.
         let Some(record) = self.records.get_mut(key) else { return };
         let part = core::mem::take(&mut record.reserve);
         part.levels().for_each(|level| self.drop_level(Some(*level), resources));
@@ -282,6 +297,7 @@ impl QosClient {
     /// Removes both states of a session.
     pub(super) fn release_all(&mut self, key: Key, resources: &mut Resources) {
         self.drop_reserve(key, resources);
+        // As above.
         let Some(record) = self.records.get_mut(key) else { return };
         let part = core::mem::take(&mut record.commit);
         part.levels().for_each(|level| self.drop_level(Some(*level), resources));
@@ -290,7 +306,7 @@ impl QosClient {
     /// Removes what no message refreshed.
     pub(super) fn expire(&mut self, key: Key, resources: &mut Resources) {
         for kind in [QosType::RESERVE, QosType::COMMIT] {
-            let Some(record) = self.records.get_mut(key) else { return };
+            let Some(record) = invariant!(self.records.get_mut(key), "an end has a record") else { return };
             let (now, part) = (self.now, record.part(kind));
             let old = part.before.as_ref().and_then(|before| before.1).filter(|level| level.until <= now);
             let over = part.now.filter(|level| level.until <= now);

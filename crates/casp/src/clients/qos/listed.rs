@@ -3,7 +3,7 @@
 
 use core::net::IpAddr;
 
-use signalbox_core::Key;
+use signalbox_core::{Key, invariant};
 use signalbox_wire::hops::{Hop, Hops, Part, Path};
 
 use super::QosClient;
@@ -80,7 +80,12 @@ impl QosClient {
     pub fn path_of(&self, id: u64) -> Path {
         let Some(key) = self.by_user.get(&id).copied() else { return Path::default() };
         let list = self.kept_list(key).unwrap_or_default();
-        let Some(own) = self.records.get(key).and_then(Record::own) else { return Path::default() };
+        let Some(own) = invariant!(
+            self.records.get(key).and_then(Record::own),
+            "a user's request has a record with its own part"
+        ) else {
+            return Path::default();
+        };
         let mut path = Path::of(list, false);
         if own.reverse || own.suggests {
             // The receiver of the data asked: both ends take part.

@@ -52,6 +52,7 @@ impl QosClient {
 
     /// A direction is known, or has no route.
     pub(super) fn place_found(&mut self, id: u64, place: Option<IfIndex>, resources: &mut Resources) {
+        // What waited may have ended with its session.
         let Some(mut lookup) = self.waiting.take(id) else { return };
         let Some(place) = place else { return self.located(lookup.what, None, resources) };
         if let Some(slot) = lookup.places.get_mut(lookup.known) {

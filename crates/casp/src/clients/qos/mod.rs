@@ -38,7 +38,7 @@ use signalbox_core::metrics::{
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route};
 use signalbox_core::shares::{RateShares, Shares};
 use signalbox_core::wheel::{AT_ONCE, Wheel, portion};
-use signalbox_core::{IfIndex, Key, KeyedHasher, Random, ReserverId, SessionId, Slab, Time};
+use signalbox_core::{IfIndex, Key, KeyedHasher, Random, ReserverId, SessionId, Slab, Time, invariant};
 use signalbox_resources::Resources;
 
 use crate::clients::lookups::Lookups;
@@ -335,7 +335,7 @@ impl QosClient {
         self.end_periods(AT_ONCE, resources);
         for _ in 0..AT_ONCE {
             let Some(index) = self.wheel.pop_due(&mut self.records, self.now) else { return };
-            if let Some(key) = self.records.key_of(index) {
+            if let Some(key) = invariant!(self.records.key_of(index), "the timer of a record ends with it") {
                 self.step(key, resources);
             }
         }
@@ -397,6 +397,7 @@ impl QosClient {
         self.expire(key, resources);
         self.period_due(key, resources);
         self.own_due(key, resources);
+        // What was due may have ended it.
         let Some(record) = self.records.get(key) else { return };
         let idle = !record.has_state() && record.own.is_none() && record.used + record.lifetime <= self.now;
         if idle {
@@ -420,6 +421,7 @@ impl QosClient {
 
     /// Removes a record, and the one for the opposite flow with that of the session. `why`: its user is informed.
     fn end(&mut self, key: Key, why: Option<QosErrorCode>, resources: &mut Resources) {
+        // The record for the opposite flow ends with that of the session.
         let Some(record) = self.records.get(key) else { return };
         let session = record.session.filter(|_| !record.instead);
         if let Some(opposite) = session.and_then(|session| self.find(session, true)) {

@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use signalbox_core::shares::source;
-use signalbox_core::{Key, SessionId};
+use signalbox_core::{Key, SessionId, invariant};
 use signalbox_resources::{End, Resources};
 use signalbox_wire::hops::Hops;
 
@@ -279,7 +279,7 @@ impl QosClient {
     /// so, else they stay until they expire.
     fn branches(&mut self, key: Key, job: &Job, message: &QosMessage<'_>) {
         let branch = branch_of(job.branch, job.hop.address);
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "a branch has a record") else { return };
         if record.flow != job.flow {
             return self.source_moved(key, job, message.flags.contains(QosFlags::BRANCH));
         }
@@ -304,7 +304,7 @@ impl QosClient {
     /// The source of the data has moved: the branches of the former flow are old ones. They are released if the request says
     /// so, except one that leads to the same hop.
     fn source_moved(&mut self, key: Key, job: &Job, remove: bool) {
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "who moved has a record") else { return };
         let former = record.flow;
         let old = core::mem::take(record.side(job.reverse));
         record.side(!job.reverse).clear();
@@ -342,10 +342,16 @@ impl QosClient {
     ) -> (bool, bool) {
         let now = self.now;
         let when = |record: &Record| (record.is_early(), record.period.as_deref().map(Period::during));
-        let Some(record) = self.records.get(key) else { return (true, true) };
+        let Some(record) = invariant!(self.records.get(key), "a request that is taken over has a record")
+        else {
+            return (true, true);
+        };
         let before = (record.data(), record.places, when(record));
         self.set_period(key, period);
-        let Some(record) = self.records.get_mut(key) else { return (true, true) };
+        let Some(record) = invariant!(self.records.get_mut(key), "a record stands while its time is noted")
+        else {
+            return (true, true);
+        };
         let places = places.unwrap_or(record.places);
         record.flow = job.flow;
         record.set_opposite(job.opposite);
@@ -373,7 +379,11 @@ impl QosClient {
             return self.could(key, range, resources).map_err(plain);
         }
         let lifetime = seconds(job.timeout.max(1));
-        let Some(record) = self.records.get_mut(key) else { return Err(plain(QosErrorCode::NO_RESERVATION)) };
+        let Some(record) =
+            invariant!(self.records.get_mut(key), "a request that is carried out has a record")
+        else {
+            return Err(plain(QosErrorCode::NO_RESERVATION));
+        };
         if message.kind == QosType::COMMIT && record.skipped == Some(age) {
             return Ok(range.most);
         }

@@ -3,7 +3,7 @@
 
 use core::net::IpAddr;
 
-use signalbox_core::Key;
+use signalbox_core::{Key, invariant};
 use signalbox_resources::{End, Resources};
 
 use super::amount::{Amount, Range};
@@ -36,14 +36,14 @@ impl QosClient {
         let Some(key) = self.record_of(job.session, job, true) else { return false };
         let (now, range, age) = (self.now, Range::only(most), self.next_age());
         let partial = message.partial.filter(|_| message.flags.contains(QosFlags::PARTIAL)).map(as_asked);
-        let Some(record) = self.records.get(key) else { return false };
+        let Some(record) = invariant!(self.records.get(key), "a new flow has a record") else { return false };
         let moved = record.flow != job.flow;
         if record.own().is_some_and(|own| own.range == range && own.reported) && !moved {
             // A refresh.
             return false;
         }
         self.set_period(key, period);
-        let Some(record) = self.records.get_mut(key) else { return false };
+        let Some(record) = invariant!(self.records.get_mut(key), "a time ends nothing") else { return false };
         if moved {
             record.sides = [Vec::new(), Vec::new()];
         }
@@ -93,7 +93,7 @@ impl QosClient {
         resources: &mut Resources,
     ) {
         let interval = self.interval(key);
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "a failure has a record") else { return };
         let version = record.own.as_ref().map(|own| own.range.most.version());
         let (session, why) = (record.session, (code, detail));
         let failed = Failed { sequence: answers, removes: !stood, version, partial: None, why };

@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use core::time::Duration;
 
-use signalbox_core::{Key, SessionId, Time};
+use signalbox_core::{Key, SessionId, Time, invariant};
 use signalbox_resources::{End, Resources};
 use signalbox_wire::hops::Hops;
 
@@ -33,9 +33,15 @@ impl QosClient {
     /// Asks for another amount. If that fails, the reservation stays as it was.
     pub fn change(&mut self, now: Time, id: u64, range: Range, resources: &mut Resources) {
         self.now = self.now.max(now);
+        // The user may not know yet that the reservation has ended; so below.
         let Some(key) = self.by_user.get(&id).copied() else { return };
         let age = self.next_age();
-        let Some(own) = self.records.get_mut(key).and_then(|record| record.own.as_mut()) else { return };
+        let Some(own) = invariant!(
+            self.records.get_mut(key).and_then(|record| record.own.as_mut()),
+            "a user's reservation has a record with its own part"
+        ) else {
+            return;
+        };
         // A change of a change goes back to what stood before both.
         if own.reported {
             own.before = Some((own.age, own.range));
@@ -54,8 +60,8 @@ impl QosClient {
 
     /// Gives back what this node holds, and asks the others to.
     pub(super) fn begin_release(&mut self, key: Key, resources: &mut Resources) {
-        let Some(record) = self.records.get_mut(key) else { return };
-        let Some(own) = record.own.as_mut() else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "a Release has a record") else { return };
+        let Some(own) = invariant!(record.own.as_mut(), "who releases has asked") else { return };
         own.stage = Stage::Release;
         if record.session.is_none() {
             self.out.event(own.id, QosEvent::Released { confirmed: false });
@@ -90,7 +96,7 @@ impl QosClient {
         let kept = request.kept.filter(|kept| self.find_all(*kept) == [None; 2] && request.session.is_none());
         let (due, lifetime) =
             (self.now + Duration::from_secs(self.config.lifetime.into()), self.config.lifetime);
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "a start has a record") else { return };
         if record.own.is_some() {
             return refuse(self, QosErrorCode::NOT_OWNER);
         }
@@ -153,8 +159,9 @@ impl QosClient {
 
     /// The interfaces of the data are known: the request of the present stage leaves.
     pub(super) fn begin(&mut self, key: Key, places: Option<Places>, resources: &mut Resources) {
+        // It may have ended while its interfaces were looked up.
         let Some(record) = self.records.get_mut(key) else { return };
-        let Some(own) = record.own() else { return };
+        let Some(own) = invariant!(record.own(), "who seeks interfaces has asked") else { return };
         let Some(places) = places else {
             if !self.retry(key, QosErrorCode::NO_ANSWER, resources) {
                 self.own_refused(key, (QosErrorCode::BELOW_MINIMUM, 0), resources);
@@ -175,12 +182,12 @@ impl QosClient {
     /// Sends the request of the present stage.
     fn send_own(&mut self, key: Key, resources: &mut Resources) {
         let again = self.now + self.interval(key);
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "a request has a record") else { return };
         let (number, flow, session, until) =
             (record.number(), record.flow, record.session, self.now + record.lifetime);
         let (priority, opposite) = (record.priority, record.reverse_flow());
         let time = record.period.as_deref().map(|period| period.stamps);
-        let Some(own) = record.own.as_mut() else { return };
+        let Some(own) = invariant!(record.own.as_mut(), "who sends a request has asked") else { return };
         // A refresh without an answer is repeated before the reservation expires.
         (own.waits, own.due) = (Some(number), if own.reported { again } else { until });
         let own = **own;
@@ -249,7 +256,10 @@ impl QosClient {
             let most = self.could(key, &own.range, resources)?;
             return Ok(Range { most, ..own.range });
         }
-        let Some(record) = self.records.get_mut(key) else { return Err(QosErrorCode::NO_RESERVATION) };
+        let Some(record) = invariant!(self.records.get_mut(key), "the own part of a request has a record")
+        else {
+            return Err(QosErrorCode::NO_RESERVATION);
+        };
         let until = self.now + record.lifetime;
         let reserved = record.reserve.now.filter(|level| level.age == own.age);
         if let Some(level) = record.part(kind).now.as_mut().filter(|level| level.age == own.age) {
@@ -269,6 +279,7 @@ impl QosClient {
     /// The messaging layer named a session of this node.
     pub(super) fn opened(&mut self, tag: u64, session: SessionId) {
         let key = Key::from_u64(tag);
+        // It may have been released before the messaging layer named it.
         let Some(record) = self.records.get_mut(key) else { return };
         record.session = Some(session);
         if let Some(own) = &record.own {
@@ -286,7 +297,7 @@ impl QosClient {
         resources: &mut Resources,
     ) {
         let interval = self.interval(key);
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "an answer has a record") else { return };
         let held = record.commit.now.or(record.reserve.now).map(|level| level.amount);
         let Some(own) = record.own.as_mut().filter(|own| own.waits == Some(echo)) else { return };
         (own.waits, own.due, own.answered) = (None, self.now + interval, self.now);
@@ -316,7 +327,12 @@ impl QosClient {
     /// The flow has its resources.
     fn stands(&mut self, key: Key, amount: Amount) {
         let interval = self.interval(key);
-        let Some(own) = self.records.get_mut(key).and_then(|record| record.own.as_mut()) else { return };
+        let Some(own) = invariant!(
+            self.records.get_mut(key).and_then(|record| record.own.as_mut()),
+            "a reservation that stands has its own part"
+        ) else {
+            return;
+        };
         (own.stage, own.waits, own.due) = (Stage::Standing, None, self.now + interval);
         (own.before, own.answers, own.answered) = (None, None, self.now);
         let rerouted = own.flags.contains(QosFlags::BRANCH);
@@ -350,7 +366,12 @@ impl QosClient {
     /// Handles an Error for a request of this node, or for its whole reservation.
     pub(super) fn own_error(&mut self, key: Key, message: &QosMessage<'_>, resources: &mut Resources) {
         let removes = message.flags.contains(QosFlags::REMOVE);
-        let Some(own) = self.records.get(key).and_then(Record::own) else { return };
+        let Some(own) = invariant!(
+            self.records.get(key).and_then(Record::own),
+            "an error for this node is about a request of its own"
+        ) else {
+            return;
+        };
         let about = own.waits.is_some() && own.waits == message.echo;
         self.told = message.refusal.as_ref().map(Told::from).unwrap_or_default();
         let (code, detail) = message.error.unwrap_or((QosErrorCode::BELOW_MINIMUM, 0));
@@ -378,8 +399,8 @@ impl QosClient {
         resources: &mut Resources,
     ) {
         let interval = self.interval(key);
-        let Some(record) = self.records.get_mut(key) else { return };
-        let Some(own) = record.own.as_mut() else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "a failure has a record") else { return };
+        let Some(own) = invariant!(record.own.as_mut(), "who fails has asked") else { return };
         let stood = own.reported || own.before.is_some();
         if !stood && code == QosErrorCode::NOT_OWNER && own.kept.is_some() {
             return self.ask_anew(key, node, resources);
@@ -433,6 +454,7 @@ impl QosClient {
 
     /// The messaging layer does not take the request.
     pub(super) fn own_failed(&mut self, key: Key, resources: &mut Resources) {
+        // The messaging layer also refuses messages about requests of others, and of records that have ended.
         let Some(own) = self.records.get(key).and_then(Record::own) else { return };
         let (code, detail, node) = (QosErrorCode::NO_ANSWER, 0, None);
         if own.reported || own.before.is_some() {
@@ -462,7 +484,11 @@ impl QosClient {
 
     /// The Release was answered, or is not waited for any longer: the session ends in the messaging layer too.
     fn released(&mut self, key: Key, confirmed: bool, resources: &mut Resources) {
-        let Some(own) = self.records.get(key).and_then(Record::own) else { return };
+        let Some(own) =
+            invariant!(self.records.get(key).and_then(Record::own), "a release was asked for by this node")
+        else {
+            return;
+        };
         self.out.event(own.id, QosEvent::Released { confirmed });
         self.end(key, None, resources);
     }
@@ -470,7 +496,7 @@ impl QosClient {
     /// Ends the session in the messaging layer. The receiver of the data leaves that to their source, which opened it.
     pub(super) fn tear_down(&mut self, key: Key) {
         self.leave_former(key);
-        let Some(record) = self.records.get(key) else { return };
+        let Some(record) = invariant!(self.records.get(key), "a tear-down has a record") else { return };
         let (Some(session), Some(own)) = (record.session, record.own()) else { return };
         if !own.reverse {
             self.out.send(Message::tear_down(session, record.flow));
@@ -479,6 +505,7 @@ impl QosClient {
 
     /// Does what is due for the originator.
     pub(super) fn own_due(&mut self, key: Key, resources: &mut Resources) {
+        // The end of its time may have ended it.
         let Some(record) = self.records.get_mut(key) else { return };
         let (has_state, lifetime) = (record.has_state(), record.lifetime);
         let Some(own) = record.own.as_mut().filter(|own| own.due <= self.now) else { return };

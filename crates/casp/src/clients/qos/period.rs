@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use signalbox_core::{Key, Time};
+use signalbox_core::{Key, Time, invariant};
 use signalbox_resources::{During, Resources};
 
 use super::node::Failure;
@@ -60,7 +60,7 @@ impl QosClient {
 
     /// A request says when the session has its resources.
     pub(super) fn set_period(&mut self, key: Key, period: Option<Period>) {
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "a time has a record") else { return };
         let former = record.period.as_ref().map(|period| period.end);
         record.set_period(period);
         let end = period.map(|period| period.end);
@@ -87,7 +87,7 @@ impl QosClient {
     /// Gives the flow its resources at the start, and ends the reservation at the end.
     pub(super) fn period_due(&mut self, key: Key, resources: &mut Resources) {
         let now = self.now;
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "what is due has a record") else { return };
         let Some(period) = record.period.as_deref_mut() else { return };
         let end = period.end;
         if end <= now {

@@ -1,6 +1,6 @@
 //! Changes of the path of a session, and of the address of its source (section 7 of the draft).
 
-use signalbox_core::{Key, Time};
+use signalbox_core::{Key, Time, invariant};
 use signalbox_resources::Resources;
 
 use super::amount::Range;
@@ -14,6 +14,7 @@ use crate::wire::qos::{QosErrorCode, QosFlags, QosMessage, QosType};
 impl QosClient {
     /// A session has a new hop. If it is on the side to which the requests go, the last request goes there at once.
     pub(super) fn new_hop(&mut self, key: Key, previous: bool, id: u16, resources: &mut Resources) {
+        // What the session's first record did may have ended the one for the opposite flow.
         let Some(record) = self.records.get_mut(key) else { return };
         let reverse = match (&record.own, record.last) {
             (Some(own), _) => own.reverse || own.suggests,
@@ -33,6 +34,7 @@ impl QosClient {
     /// `places`: where the data leave now.
     pub(super) fn send_again(&mut self, key: Key, places: Option<Places>, resources: &mut Resources) {
         let Some(places) = places else { return };
+        // It may have ended while its interfaces were looked up.
         let Some(record) = self.records.get_mut(key).filter(|record| record.has_state()) else { return };
         if let Some(own) = record.own.as_mut() {
             own.flags = own.flags.with(QosFlags::BRANCH);
@@ -49,7 +51,7 @@ impl QosClient {
             self.report_lost(key, QosErrorCode::BELOW_MINIMUM);
             return self.end(key, None, resources);
         }
-        let Some(record) = self.records.get(key) else { return };
+        let Some(record) = invariant!(self.records.get(key), "a new place ends nothing") else { return };
         let (Some(session), Some(last)) = (record.session, record.last) else { return };
         let flow = record.flow;
         let mut message = QosMessage::new(QosType::RESERVE, flow);
@@ -101,7 +103,7 @@ impl QosClient {
 
     /// The session with the flow that the source has left ends in the messaging layer.
     pub(super) fn leave_former(&mut self, key: Key) {
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "a move has a record") else { return };
         if let (Some(session), Some(former)) = (record.session, record.former.take()) {
             self.out.send(Message::tear_down(session, *former));
         }
@@ -111,7 +113,9 @@ impl QosClient {
     pub(super) fn retry(&mut self, key: Key, code: QosErrorCode, resources: &mut Resources) -> bool {
         let interval = self.interval(key);
         let now = self.now;
-        let Some(record) = self.records.get_mut(key) else { return false };
+        let Some(record) = invariant!(self.records.get_mut(key), "a refresh that failed has a record") else {
+            return false;
+        };
         let lifetime = record.lifetime;
         let Some(own) = record.own.as_mut().filter(|own| own.reported) else { return false };
         let expires = own.answered + lifetime;

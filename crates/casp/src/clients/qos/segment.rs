@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use std::collections::BTreeSet;
 
 use signalbox_core::node::{Interface, Prefix};
-use signalbox_core::{IfIndex, Key, SessionId};
+use signalbox_core::{IfIndex, Key, SessionId, invariant};
 use signalbox_wire::Writer;
 
 use super::QosClient;
@@ -283,7 +283,10 @@ impl QosClient {
         if self.segments.is_empty() {
             return false;
         }
-        let Some(record) = self.records.get(key) else { return false };
+        let Some(record) = invariant!(self.records.get(key), "a request that enters segments has a record")
+        else {
+            return false;
+        };
         let Record { places, instead, .. } = *record;
         let way = Way {
             from: None,
@@ -299,7 +302,7 @@ impl QosClient {
 
     /// Takes over what LOCAL objects say of a session. Whether its packets get another DSCP.
     pub(super) fn marked(&mut self, key: Key, crossing: &Crossing) -> bool {
-        let Some(record) = self.records.get_mut(key) else { return false };
+        let Some(record) = invariant!(self.records.get_mut(key), "marks have a record") else { return false };
         if record.local != crossing.local {
             record.local.clone_from(&crossing.local);
         }

@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use signalbox_core::Key;
+use signalbox_core::{Key, invariant};
 use signalbox_resources::Resources;
 
 use super::amount::Amount;
@@ -62,7 +62,7 @@ impl QosClient {
         key: Key,
         (code, detail, node): (QosErrorCode, u16, Option<IpAddr>),
     ) {
-        let Some(record) = self.records.get(key) else { return };
+        let Some(record) = invariant!(self.records.get(key), "what fails has a record") else { return };
         let sequence = record.last.map_or(0, |last| last.sequence);
         let version = record.suggested.as_ref().map(|range| range.most.version());
         let failed = Failed { sequence, removes: true, version, partial: None, why: (code, detail) };
@@ -71,8 +71,8 @@ impl QosClient {
 
     /// Informs the source of the data that the reservation of this node failed. `node`: the one where it did.
     pub(super) fn report_failure(&mut self, key: Key, failed: Failed, node: Option<IpAddr>) {
-        let Some(record) = self.records.get(key) else { return };
-        let Some(session) = record.session else { return };
+        let Some(record) = invariant!(self.records.get(key), "a report has a record") else { return };
+        let Some(session) = invariant!(record.session, "a report is about a session") else { return };
         let flow = record.flow;
         let own = self.local.iter().find(|address| address.is_ipv4() == flow.dst().is_ipv4());
         let mut message = QosMessage::new(QosType::ERROR, flow);
@@ -105,9 +105,9 @@ impl QosClient {
     /// reservation has expired.
     pub(super) fn suggestion_due(&mut self, key: Key, resources: &mut Resources) {
         let until = self.now + seconds(self.config.lifetime);
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "who waits has a record") else { return };
         let has_state = record.has_state();
-        let Some(own) = record.own.as_mut() else { return };
+        let Some(own) = invariant!(record.own.as_mut(), "who waits has asked") else { return };
         if has_state && own.flags.contains(QosFlags::BRANCH) {
             // The receiver has not reserved on the new path.
             (own.stage, own.due) = (Stage::Query, until);
