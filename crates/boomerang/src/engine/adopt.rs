@@ -14,7 +14,7 @@ use signalbox_core::shares::Shares;
 use signalbox_core::slab::Slab;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::wheel::{Link, Timed, Wheel};
-use signalbox_core::{Key, Random, Time};
+use signalbox_core::{Key, Random, Time, invariant};
 use signalbox_resources::{
     Admitted, Cause, End, GrantId, GrantRequest, Neighbour, Proof, Requester, Resources,
 };
@@ -381,7 +381,11 @@ impl Boomerang {
         let Joining { standing, proposal: Proposal { name, packets, sum }, in_it, rate, refresh, .. } =
             *joining;
         let Some(key) = standing else { return self.adopt(joining, resources) };
-        let Some(aggregate) = self.aggregates.table.get(key) else { return Err(Cause::NoGrant) };
+        let Some(aggregate) =
+            invariant!(self.aggregates.table.get(key), "the table of names names aggregates that stand")
+        else {
+            return Err(Cause::NoGrant);
+        };
         let counted = aggregate.total().saturating_sub(in_it.into()).saturating_add(rate.into());
         let needed = at_most(counted, sum);
         if needed != aggregate.held || packets != aggregate.packets {
@@ -472,7 +476,11 @@ impl Boomerang {
 
     /// Lowers an aggregate to what its members need.
     fn fit(&mut self, key: Key, resources: &mut Resources) {
-        let Some(aggregate) = self.aggregates.table.get(key) else { return };
+        let Some(aggregate) =
+            invariant!(self.aggregates.table.get(key), "an aggregate that lost a member stands")
+        else {
+            return;
+        };
         let needed = at_most(aggregate.total(), aggregate.sum);
         if needed == 0 {
             return self.remove_aggregate(key, Some(resources));
@@ -508,7 +516,7 @@ impl Boomerang {
     fn hold_aggregate(&mut self, key: Key, refresh: u8) {
         let due = self.now + self.holding_time(refresh);
         let Aggregates { table, wheel, .. } = &mut self.aggregates;
-        let Some(aggregate) = table.get_mut(key) else { return };
+        let Some(aggregate) = invariant!(table.get_mut(key), "a new member has an aggregate") else { return };
         aggregate.refresh = aggregate.refresh.max(refresh);
         if wheel.due(&aggregate.link).is_none_or(|present| present < due) {
             wheel.arm(table, key.index(), due);
@@ -522,7 +530,7 @@ impl Boomerang {
             return;
         }
         wheel.cancel(table, key.index());
-        let Some(aggregate) = table.remove(key) else { return };
+        let Some(aggregate) = invariant!(table.remove(key), "an aggregate ends once") else { return };
         by_name.remove(&aggregate.name);
         by_interface.release(aggregate.iif);
         if table.is_empty() && lost.is_empty() {
@@ -539,7 +547,7 @@ impl Boomerang {
             let Some(index) = self.aggregates.wheel.pop_due(&mut self.aggregates.table, self.now) else {
                 return;
             };
-            if let Some(key) = self.aggregates.table.key_of(index) {
+            if let Some(key) = invariant!(self.aggregates.table.key_of(index), "a timer has an aggregate") {
                 self.counters.aggregates_expired += 1;
                 tracing::debug!(name = ?self.aggregates.table.get(key).map(|one| one.name), "aggregate expired");
                 resources.because(End::Expired);

@@ -12,7 +12,7 @@ use signalbox_core::index::KeyedHasher;
 use signalbox_core::metrics::Table;
 use signalbox_core::packet::Received;
 use signalbox_core::shares::{Shares, source};
-use signalbox_core::{IfIndex, Time};
+use signalbox_core::{IfIndex, Time, invariant};
 use signalbox_resources::Resources;
 
 use super::Boomerang;
@@ -165,6 +165,7 @@ impl Boomerang {
         resources: &mut Resources,
     ) {
         let expected = self.interfaces.iface(iif);
+        // The route may have been removed before the kernel reports it.
         let Some(tree) = self.groups.trees.get_mut(&pair) else { return };
         let others = oifs.iter().filter_map(|oif| self.interfaces.iface(*oif));
         tree.oifs = others.filter(|oif| Some(*oif) != expected).take(BRANCHES).collect();
@@ -215,7 +216,7 @@ impl Boomerang {
     fn copies(&mut self, packet: &Received<'_>, resources: &mut Resources) {
         let pair = (packet.dst.ip(), packet.src.ip());
         let iif = self.interfaces.iface(packet.ifindex);
-        let Some(tree) = self.groups.trees.get_mut(&pair) else { return };
+        let Some(tree) = invariant!(self.groups.trees.get_mut(&pair), "copies have a route") else { return };
         if tree.expected != iif {
             self.counters.no_route += 1;
             tracing::debug!(peer = %packet.src.ip(), reason = "by another interface than that of the route", "message dropped");

@@ -7,7 +7,7 @@ use signalbox_core::index::KeyedHasher;
 use signalbox_core::node::Prefix;
 use signalbox_core::packet::{Received, router_alert_v4, router_alert_v6_before};
 use signalbox_core::traffic::FlowFilter;
-use signalbox_core::{Key, SessionChange};
+use signalbox_core::{Key, SessionChange, invariant};
 use signalbox_resources::Resources;
 use signalbox_resources::decision::End;
 
@@ -101,7 +101,7 @@ impl Boomerang {
 
     /// Looks for the route to the far end of a session.
     fn find_route(&mut self, key: Key, resources: &mut Resources) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a session that opens stands") else { return };
         let dst = session.ends.dst;
         match self.routes.find(dst) {
             Some(oif) => self.start(key, Some(oif), resources),
@@ -118,6 +118,7 @@ impl Boomerang {
 
     /// Handles the answer to the route lookup of a session. `oif` is `None` if the destination has no route.
     pub(super) fn routed(&mut self, key: Key, oif: Option<Iface>, resources: &mut Resources) {
+        // The session may have ended while it waited for its route.
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.looks_up = false;
         match session.state {
@@ -152,7 +153,7 @@ impl Boomerang {
             }
             return self.drop_session(key);
         }
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a flow has its session") else { return };
         session.state = State::Setup;
         self.changes.note(|| SessionChange::opened(name(&flow)));
         self.transmit(key, Some(oif), resources);
@@ -207,7 +208,7 @@ impl Boomerang {
 
     /// Removes the transactions of a session.
     fn settle(&mut self, key: Key) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "sends have a session") else { return };
         for transaction in session.settle().into_iter().flatten() {
             self.by_transaction.remove(&transaction);
         }
@@ -215,7 +216,7 @@ impl Boomerang {
 
     /// Sends the message of a session in its present state by the present route, which is looked up if it is not known.
     fn send(&mut self, key: Key, resources: &mut Resources) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a message has a session") else { return };
         let dst = session.ends.dst;
         match self.routes.find(dst) {
             Some(oif) => self.transmit(key, Some(oif), resources),
@@ -239,7 +240,7 @@ impl Boomerang {
     /// Sends the message of a session by an interface, and starts the reply timer. Without a route the message counts as
     /// lost.
     fn transmit(&mut self, key: Key, oif: Option<Iface>, resources: &mut Resources) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a request has a session") else { return };
         let Some(oif) = oif else {
             self.counters.no_route += 1;
             tracing::debug!(dst = %session.ends.dst, reason = "no route", "request not sent");
@@ -342,7 +343,11 @@ impl Boomerang {
     /// A request to a group is sent. Nothing comes back, so what this node decided for its own link is all that it learns.
     fn sent_to_group(&mut self, key: Key, refused: Option<Refusal>, resources: &mut Resources) {
         self.settle(key);
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) =
+            invariant!(self.sessions.get_mut(key), "a session outlives its request to a group")
+        else {
+            return;
+        };
         if session.state == State::Closing {
             self.finish(key, Event::Closed { confirmed: false });
             return self.drop_session(key);
@@ -356,7 +361,7 @@ impl Boomerang {
 
     /// The path granted these rates.
     fn established(&mut self, key: Key, rates: Rates, path: Path) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a grant has a session") else { return };
         let new = core::mem::take(&mut session.asked) || session.granted != Some(rates);
         session.granted = Some(rates);
         session.state = State::Established;
@@ -381,7 +386,7 @@ impl Boomerang {
             tracing::debug!(peer = %packet.src.ip(), reason = "no request waits for it", "reply dropped");
             return;
         };
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a reply has a session") else { return };
         let body =
             message.body.filter(|body| body.flow == session.flow && packet.src.ip() == session.ends.dst);
         let authentic = !session.signed
@@ -411,7 +416,7 @@ impl Boomerang {
         if message.is_refused() {
             return self.on_refusal(key, refusal_of(&body, offer), resources);
         }
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a reply ends no session") else { return };
         if message.key != sent || !session.proofs.iter().copied().eq(proofs()) {
             session.key = message.key;
             session.proofs = proofs().collect();
@@ -431,7 +436,7 @@ impl Boomerang {
     }
 
     fn on_refusal(&mut self, key: Key, refusal: Refusal, resources: &mut Resources) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a refusal has a session") else { return };
         // The message is full of proofs for nodes that left the path or were restarted, or an outdated one was refused. The proof
         // begins again.
         let outdated = matches!(refusal.reason, Reason::KeyFull | Reason::WrongProof);
@@ -473,8 +478,8 @@ impl Boomerang {
     pub(super) fn run_sessions(&mut self, most: u32, resources: &mut Resources) {
         for _ in 0..most {
             let Some(index) = self.wheel_of_sessions.pop_due(&mut self.sessions, self.now) else { return };
-            let Some(key) = self.sessions.key_of(index) else { continue };
-            let Some(session) = self.sessions.get(key) else { continue };
+            let Some(key) = invariant!(self.sessions.key_of(index), "a timer has a record") else { continue };
+            let Some(session) = invariant!(self.sessions.get(key), "a timer has a session") else { continue };
             let due = match session.state {
                 State::Route => continue,
                 State::Closing if session.is_given_up() => Due::Drop,
@@ -501,7 +506,7 @@ impl Boomerang {
 
     /// Gives the last event of a session to its user.
     pub(super) fn finish(&mut self, key: Key, event: Event) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "an event has a session") else { return };
         if let Some(id) = session.id.take() {
             self.by_id.remove(&id);
             self.out.event(id, event);
@@ -510,7 +515,7 @@ impl Boomerang {
 
     /// Releases what a session reserved, and ends it.
     pub(super) fn release(&mut self, key: Key, resources: &mut Resources) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a release has a session") else { return };
         if session.state == State::Route || session.query {
             self.finish(key, Event::Closed { confirmed: false });
             return self.drop_session(key);
@@ -523,7 +528,7 @@ impl Boomerang {
     pub(super) fn drop_session(&mut self, key: Key) {
         self.settle(key);
         self.wheel_of_sessions.cancel(&mut self.sessions, key.index());
-        let Some(session) = self.sessions.remove(key) else { return };
+        let Some(session) = invariant!(self.sessions.remove(key), "a session ends once") else { return };
         if let Some(id) = session.id {
             self.by_id.remove(&id);
         }

@@ -10,7 +10,7 @@
 
 use core::time::Duration;
 
-use signalbox_core::Key;
+use signalbox_core::{Key, invariant};
 use signalbox_resources::{GrantId, LostWhy, Resources};
 
 use super::Boomerang;
@@ -50,7 +50,7 @@ impl Boomerang {
 
     fn flow_is_lost(&mut self, key: Key, reason: Reason, resources: &mut Resources) {
         self.leave_class(key);
-        let Some(flow) = self.flows.get_mut(key) else { return };
+        let Some(flow) = invariant!(self.flows.get_mut(key), "a lost flow is in the table") else { return };
         if flow.iif == Iface::LOCAL {
             let session = self.by_data.get(&flow.key).copied();
             self.remove(key, None);

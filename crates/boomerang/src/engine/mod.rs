@@ -211,6 +211,7 @@ impl Boomerang {
     }
 
     fn on_route(&mut self, id: u64, result: Result<Route, NoRoute>, resources: &mut Resources) {
+        // The driver may answer a lookup twice.
         let Some(dst) = self.routes.answered(id) else { return };
         // The address of an interface that is down still belongs to this node.
         let own = result.is_ok_and(|route| route.local);

@@ -9,7 +9,7 @@ use core::num::Wrapping;
 use std::collections::HashMap;
 
 use signalbox_core::index::KeyedHasher;
-use signalbox_core::{IfIndex, Key};
+use signalbox_core::{IfIndex, Key, invariant};
 
 use super::Boomerang;
 use super::config::Aggregation as Settings;
@@ -125,7 +125,7 @@ impl Boomerang {
 
     /// Counts a reservation in its class, after it was made or changed.
     pub(super) fn enter_class(&mut self, key: Key) {
-        let Some(flow) = self.flows.get(key) else { return };
+        let Some(flow) = invariant!(self.flows.get(key), "a flow that enters a class stands") else { return };
         let (class, rate) = (self.class_of(flow), flow.rate);
         let enough = self.config.aggregates.members;
         if class.is_some_and(|class| self.proposals.enter(class, rate, enough))

@@ -4,10 +4,10 @@ use core::net::IpAddr;
 use core::time::Duration;
 use std::sync::Arc;
 
-use signalbox_core::Key;
 use signalbox_core::shares::source;
 use signalbox_core::traffic::{FlowFilter, ServiceClass, TrafficSpec};
 use signalbox_core::wheel::Link;
+use signalbox_core::{Key, invariant};
 use signalbox_resources::{
     Admitted, Cause, End, GrantId, GrantRequest, Neighbour, Owner, Proof as Proved, Refusal, Requester,
     Resources,
@@ -377,7 +377,7 @@ impl Boomerang {
 
     /// Notes what the last message of a reservation proved.
     fn note_proof(&mut self, key: Key, proof: Proof) {
-        let Some(flow) = self.flows.get_mut(key) else { return };
+        let Some(flow) = invariant!(self.flows.get_mut(key), "a proof is of a known flow") else { return };
         (flow.proof, flow.signed) = match proof {
             Proof::Nothing => (0, false),
             Proof::Returned(Head(head)) => (head, false),
@@ -392,7 +392,7 @@ impl Boomerang {
         }
         self.leave_class(key);
         self.wheel.cancel(&mut self.flows, key.index());
-        let Some(flow) = self.flows.remove(key) else { return };
+        let Some(flow) = invariant!(self.flows.remove(key), "a reservation ends once") else { return };
         let hash = flow.key.hash(flow.oif, &self.hasher);
         self.by_flow.remove(hash, |index| index == key.index());
         if let Some(stamp) = flow.stamp() {
@@ -410,7 +410,7 @@ impl Boomerang {
     pub(super) fn run_flows(&mut self, most: u32, resources: &mut Resources) {
         for _ in 0..most {
             let Some(index) = self.wheel.pop_due(&mut self.flows, self.now) else { return };
-            if let Some(key) = self.flows.key_of(index) {
+            if let Some(key) = invariant!(self.flows.key_of(index), "the timer of a flow ends with it") {
                 let held = self.flows.get(key).filter(|flow| !flow.has(IS_LOST)).map(|flow| flow.grant.0);
                 if let Some(grant) = held {
                     self.counters.expired += 1;
