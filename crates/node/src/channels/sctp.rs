@@ -4,9 +4,9 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-use signalbox_core::Time;
 use signalbox_core::node::{REPORT_EVERY, StreamId};
 use signalbox_core::packet::Received;
+use signalbox_core::{Time, invariant};
 use signalbox_transport::sctp::{
     Arrival, AssociationId, Config, Counters, Delivery, Event, EventKind, LossReason, Sctp, SendError,
 };
@@ -102,8 +102,13 @@ impl Channels {
         (sctp_stream, lifetime): (u16, Option<Duration>),
         octets: &[u8],
     ) -> Sent {
-        let Some(Record::Sctp(record)) = self.records.get_mut(&number) else { return Sent::Done };
-        let (association, Some(side)) = (record.association, &mut self.sctp) else { return Sent::Done };
+        let Some(Record::Sctp(record)) =
+            invariant!(self.records.get_mut(&number), "a message is sent over a channel of SCTP that stands")
+        else {
+            return Sent::Done;
+        };
+        let side = invariant!(self.sctp.as_mut(), "a channel of SCTP that sends has its endpoint");
+        let (association, Some(side)) = (record.association, side) else { return Sent::Done };
         record.written += octets.len();
         // RFC 6084 §3.2: all messages of a session take one stream, and the peer's answers that of the same number.
         let stream = sctp_stream.checked_rem(record.streams).unwrap_or(0);
@@ -132,8 +137,12 @@ impl Channels {
     }
 
     pub(super) fn close_sctp(&mut self, now: Time, number: u64, abort: bool) {
-        let Some(Record::Sctp(record)) = self.remove_sctp(number) else { return };
-        let Some(side) = &mut self.sctp else { return };
+        let Some(Record::Sctp(record)) =
+            invariant!(self.remove_sctp(number), "a channel of SCTP is closed once")
+        else {
+            return;
+        };
+        let Some(side) = invariant!(self.sctp.as_mut(), "who closes has an endpoint") else { return };
         if abort {
             side.sctp.abort(record.association);
         } else {
@@ -149,6 +158,7 @@ impl Channels {
 
     /// Handles a packet of IP protocol 132 (RFC 6084 §3).
     pub(crate) fn sctp_packet(&mut self, now: Time, packet: Received<'_>, upper: &mut impl Upper) {
+        // The port of entry may be that of another protocol.
         let Some(side) = &mut self.sctp else { return };
         let (src, dst) = (packet.src.ip(), packet.dst.ip());
         let arrival = Arrival { src, dst, ifindex: packet.ifindex };
@@ -189,7 +199,7 @@ impl Channels {
     }
 
     fn event_sctp(&mut self, now: Time, event: Event, upper: &mut impl Upper) {
-        let Some(side) = &mut self.sctp else { return };
+        let Some(side) = invariant!(self.sctp.as_mut(), "an event comes from an endpoint") else { return };
         let key = event.association.to_u64();
         let known = side.channels.get(&key).copied();
         match (event.kind, known) {
@@ -219,7 +229,11 @@ impl Channels {
                 self.end_sctp(now, number, Closed::Orderly, late, upper);
             }
             (EventKind::Lost { reason, unsent }, Some(number)) => {
-                let Some(Record::Sctp(record)) = self.records.get(&number) else { return };
+                let Some(Record::Sctp(record)) =
+                    invariant!(self.records.get(&number), "an association that was lost has its channel")
+                else {
+                    return;
+                };
                 let why = match reason {
                     LossReason::Aborted if record.streams == 0 => Closed::Refused,
                     LossReason::NoAnswer | LossReason::TimedOut => Closed::TimedOut,
@@ -269,8 +283,12 @@ impl Channels {
     /// Reports the unsent octets of a channel if they changed, or if the user sent [`REPORT_EVERY`] octets since the
     /// last report.
     fn report_unsent(&mut self, now: Time, number: u64, upper: &mut impl Upper) {
-        let Some(Record::Sctp(record)) = self.records.get_mut(&number) else { return };
-        let Some(side) = &mut self.sctp else { return };
+        let Some(Record::Sctp(record)) =
+            invariant!(self.records.get_mut(&number), "unsent octets are of a channel of SCTP that stands")
+        else {
+            return;
+        };
+        let Some(side) = invariant!(self.sctp.as_mut(), "octets are in an endpoint") else { return };
         let unsent = side.sctp.buffered(record.association).saturating_sub(UNDER_WAY);
         if unsent == record.held && record.written < REPORT_EVERY {
             return;

@@ -3,10 +3,10 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use signalbox_core::Time;
 use signalbox_core::node::{StreamError, StreamId};
 use signalbox_core::shares::source;
 use signalbox_core::wheel::AT_ONCE;
+use signalbox_core::{Time, invariant};
 use signalbox_transport::Channel;
 use signalbox_transport::stream::{ChannelError, Event};
 
@@ -121,7 +121,12 @@ impl Channels {
     }
 
     pub(super) fn connected_tls(&mut self, now: Time, stream: StreamId, upper: &mut impl Upper) {
-        let Some(Record::Tls(tls)) = self.records.get_mut(&stream.0) else { return };
+        let Some(Record::Tls(tls)) = invariant!(
+            self.records.get_mut(&stream.0),
+            "a stream that connects is of a TLS channel that stands"
+        ) else {
+            return;
+        };
         let peer = tls.peer.ip();
         match self.tls.as_ref().map(|config| Channel::client(config, peer, self.limits, now)) {
             Some(Ok(channel)) => {
@@ -137,7 +142,11 @@ impl Channels {
 
     /// Handles the events of a channel and queues what it sends.
     pub(super) fn work_tls(&mut self, now: Time, number: u64, upper: &mut impl Upper) {
-        let Some(Record::Tls(tls)) = self.records.get_mut(&number) else { return };
+        let Some(Record::Tls(tls)) =
+            invariant!(self.records.get_mut(&number), "a TLS channel with something to do stands")
+        else {
+            return;
+        };
         let Some(channel) = &mut tls.channel else { return };
         let id = StreamId(number);
         let mut end = None;
@@ -195,7 +204,11 @@ impl Channels {
         unsent: usize,
         upper: &mut impl Upper,
     ) {
-        let Some(Record::Tls(tls)) = self.records.get(&number) else { return };
+        let Some(Record::Tls(tls)) =
+            invariant!(self.records.get(&number), "a TLS channel that failed stands until it is removed")
+        else {
+            return;
+        };
         let (up, peer) = (tls.up, tls.peer);
         tracing::debug!(channel = number, %peer, reason = %error, handshake = !up, "TLS failed");
         if up && matches!(error, ChannelError::Untrusted(_)) {
@@ -254,6 +267,7 @@ impl Channels {
     fn judge_some(&mut self, now: Time, upper: &mut impl Upper) {
         for _ in 0..JUDGED_AT_ONCE {
             let Some(number) = self.judged_again.pop_front() else { return };
+            // It may have ended since.
             let (Some(Record::Tls(tls)), Some(config)) = (self.records.get_mut(&number), &self.tls) else {
                 continue;
             };
@@ -265,7 +279,11 @@ impl Channels {
     }
 
     fn expired_tls(&mut self, now: Time, number: u64, upper: &mut impl Upper) {
-        let Some(Record::Tls(tls)) = self.records.get_mut(&number) else { return };
+        let Some(Record::Tls(tls)) =
+            invariant!(self.records.get_mut(&number), "a deadline is of a TLS channel that stands")
+        else {
+            return;
+        };
         if tls.ending.is_some() {
             self.out.push(Down::Close { stream: StreamId(number), abort: false });
             return self.end_tls(now, number, Closed::Orderly, true, upper);
@@ -284,7 +302,11 @@ impl Channels {
         unacknowledged: bool,
         upper: &mut impl Upper,
     ) {
-        let Some(Record::Tls(tls)) = self.records.get(&number) else { return };
+        let Some(Record::Tls(tls)) =
+            invariant!(self.records.get(&number), "a stream that closed is of a TLS channel that stands")
+        else {
+            return;
+        };
         let dropped = tls.ending.is_some_and(|unsent| unsent > 0);
         self.counters.handshakes_failed += u64::from(!tls.up && tls.channel.is_some());
         let why = match error {
@@ -304,7 +326,7 @@ impl Channels {
         unacknowledged: bool,
         upper: &mut impl Upper,
     ) {
-        let Some(Record::Tls(tls)) = self.remove(number) else { return };
+        let Some(Record::Tls(tls)) = invariant!(self.remove(number), "a channel ends once") else { return };
         if tls.is_known() {
             upper.take(now, Report::Closed { channel: StreamId(number), reason, unacknowledged });
         }

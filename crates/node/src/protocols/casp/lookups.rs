@@ -99,6 +99,7 @@ impl Instance {
                 self.after_dns(now);
             }
             Asked::Connection(stream) => {
+                // The connection may have been closed meanwhile.
                 let Some((transport, peer)) = self.opening.remove(&stream) else { return };
                 match result {
                     Ok(route) => {

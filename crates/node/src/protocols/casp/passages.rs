@@ -13,7 +13,7 @@ use signalbox_core::hops::Path;
 use signalbox_core::node::Interface;
 use signalbox_core::pinhole::{Pinhole, PinholeId};
 use signalbox_core::traffic::FlowFilter;
-use signalbox_core::{SessionId, Time};
+use signalbox_core::{SessionId, Time, invariant};
 use signalbox_resources::Resources;
 
 use super::flow;
@@ -333,7 +333,7 @@ impl Passages {
         let Some(user) = self.users.get_mut(&id) else { return };
         let (event, last) = match event {
             NatfwEvent::Named { session } => {
-                let Some(flow) = user.flow else { return };
+                let Some(flow) = invariant!(user.flow, "a passage with a session has a flow") else { return };
                 let against = user.request.terms.packets == NatfwPackets::Against;
                 let flow = if against { flow.reversed() } else { flow };
                 (PassageEvent::Started { session, flow }, false)

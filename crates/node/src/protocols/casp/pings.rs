@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use signalbox_casp::clients::ping::{PingClient, PingEvent};
 use signalbox_casp::wire::FlowId;
 use signalbox_casp::wire::ping::Entry;
-use signalbox_core::Time;
 use signalbox_core::wheel::AT_ONCE;
+use signalbox_core::{Time, invariant};
 
 use super::flow;
 
@@ -249,8 +249,8 @@ impl Pings {
     }
 
     fn send(&mut self, now: Time, id: u64, client: &mut PingClient) {
-        let Some(series) = self.series.get_mut(&id) else { return };
-        let Some(flow) = series.flow else { return };
+        let Some(series) = invariant!(self.series.get_mut(&id), "a series that sends stands") else { return };
+        let Some(flow) = invariant!(series.flow, "a series that sends has a flow") else { return };
         let probe = self.next_probe;
         self.next_probe += 1;
         let until = now + series.request.timeout;
@@ -276,8 +276,10 @@ impl Pings {
     }
 
     fn end(&mut self, probe: u64, result: Result<(Vec<Entry>, Duration), Lost>) {
+        // The client may answer after the time of the ping.
         let Some(Probe { series: id, seq, sent, until }) = self.probes.remove(&probe) else { return };
         self.due.remove(&(until, true, probe));
+        // Its user may have stopped the series.
         let Some(series) = self.series.get_mut(&id) else { return };
         series.waiting -= 1;
         let event = match result {

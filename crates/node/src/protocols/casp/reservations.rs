@@ -8,7 +8,7 @@ use signalbox_casp::wire::FlowId;
 use signalbox_core::hops::Path;
 use signalbox_core::node::Interface;
 use signalbox_core::traffic::TrafficSpec;
-use signalbox_core::{SessionId, Time};
+use signalbox_core::{SessionId, Time, invariant};
 use signalbox_resources::Resources;
 
 use super::flow;
@@ -367,6 +367,7 @@ impl Reservations {
 
     /// Asks for another amount.
     pub(super) fn change(&mut self, now: Time, id: u64, wanted: &Reserved, resources: &mut Resources) {
+        // The reservation may have ended before its user knows.
         let Some(user) = self.users.get(&id) else { return };
         if user.request.receiver_initiated {
             return self.refuse(id, ReserveRefusal::Receiver);
@@ -406,7 +407,7 @@ impl Reservations {
         let path = || self.client.path_of(id);
         let (event, last) = match event {
             QosEvent::Opened { session } => {
-                let Some(flow) = user.flow else { return };
+                let Some(flow) = invariant!(user.flow, "who has a session has a flow") else { return };
                 (ReservationEvent::Started { session, flow }, false)
             }
             QosEvent::Reserved { .. } | QosEvent::Suggested { .. } => return,

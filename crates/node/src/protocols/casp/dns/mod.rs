@@ -16,10 +16,10 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use signalbox_casp::engine::{self, Transport};
-use signalbox_core::Time;
 use signalbox_core::metrics::Family;
 use signalbox_core::node::{Prefix, StreamId, StreamKind};
 use signalbox_core::rng::Random;
+use signalbox_core::{Time, invariant};
 
 use self::message::{Data, Fault, Kind, Name};
 use crate::channels::{Down, Outbox};
@@ -224,7 +224,7 @@ impl Dns {
 
     /// Opens a stream to a resolver; none left: the lookup failed.
     fn ask(&mut self, now: Time, place: usize, resolver: usize) {
-        let Some(domain) = self.domains.get_mut(place) else { return };
+        let Some(domain) = invariant!(self.domains.get_mut(place), "a question has a domain") else { return };
         let Some(address) = self.resolvers.get(resolver) else {
             self.counters.failed += 1;
             tracing::debug!(domain = domain.text, "no resolver answered");
@@ -247,8 +247,14 @@ impl Dns {
 
     /// The source address for a stream to a resolver; `None`: there is no route.
     pub(super) fn open(&mut self, now: Time, stream: StreamId, local: Option<IpAddr>, out: &mut Outbox) {
+        // The lookup of the stream may be over; so below.
         let Some(place) = self.place(stream) else { return };
-        let Some(lookup) = self.domains.get_mut(place).and_then(|one| one.lookup.as_mut()) else { return };
+        let Some(lookup) = invariant!(
+            self.domains.get_mut(place).and_then(|one| one.lookup.as_mut()),
+            "a stream that opens is of a lookup"
+        ) else {
+            return;
+        };
         match (local, self.resolvers.get(lookup.resolver)) {
             (Some(local), Some(peer)) => {
                 lookup.opened = true;
@@ -262,8 +268,8 @@ impl Dns {
     /// A stream to a resolver is established.
     pub(super) fn connected(&mut self, stream: StreamId, out: &mut Outbox) {
         let Some(place) = self.place(stream) else { return };
-        let Some(domain) = self.domains.get_mut(place) else { return };
-        let Some(lookup) = &mut domain.lookup else { return };
+        let Some(domain) = invariant!(self.domains.get_mut(place), "a stream has a domain") else { return };
+        let Some(lookup) = invariant!(domain.lookup.as_mut(), "a stream has a lookup") else { return };
         let query = (random_id(&mut self.rng), domain.service.clone(), Kind::Srv, 0);
         out.write(stream, |octets| message::query(octets, query.0, &query.1, query.2));
         lookup.open.push(query);
@@ -272,7 +278,12 @@ impl Dns {
     /// A resolver wrote octets.
     pub(super) fn octets(&mut self, now: Time, stream: StreamId, octets: &[u8], out: &mut Outbox) {
         let Some(place) = self.place(stream) else { return };
-        let Some(lookup) = self.domains.get_mut(place).and_then(|one| one.lookup.as_mut()) else { return };
+        let Some(lookup) = invariant!(
+            self.domains.get_mut(place).and_then(|one| one.lookup.as_mut()),
+            "octets of a resolver are of a lookup"
+        ) else {
+            return;
+        };
         lookup.octets.extend_from_slice(octets);
         // A resolver sends no more than it is asked for: a message for each query, and their number is bounded.
         loop {
@@ -293,8 +304,12 @@ impl Dns {
 
     /// Takes one message of a resolver.
     fn message(&mut self, now: Time, place: usize, octets: &[u8], out: &mut Outbox) -> Result<(), Fault> {
-        let Some(domain) = self.domains.get_mut(place) else { return Ok(()) };
-        let Some(lookup) = &mut domain.lookup else { return Ok(()) };
+        let Some(domain) =
+            invariant!(self.domains.get_mut(place), "a message of a resolver is about a domain")
+        else {
+            return Ok(());
+        };
+        let Some(lookup) = invariant!(domain.lookup.as_mut(), "answers have a lookup") else { return Ok(()) };
         let Lookup { stream, open, servers, ttl, .. } = &mut **lookup;
         let stream = *stream;
         let asked = open.iter().position(|(id, ..)| message::id(octets) == Some(*id));
@@ -352,7 +367,12 @@ impl Dns {
     /// A stream to a resolver ended before the answer was whole: the next one has its turn.
     pub(super) fn closed(&mut self, now: Time, stream: StreamId) {
         let Some(place) = self.place(stream) else { return };
-        let Some(lookup) = self.domains.get_mut(place).and_then(|one| one.lookup.take()) else { return };
+        let Some(lookup) = invariant!(
+            self.domains.get_mut(place).and_then(|one| one.lookup.take()),
+            "a stream that ends is of a lookup"
+        ) else {
+            return;
+        };
         self.counters.attempts_failed += 1;
         self.ask(now, place, lookup.resolver + 1);
     }
@@ -373,7 +393,7 @@ impl Dns {
 
     /// A lookup is over: who waits for it is answered.
     fn conclude(&mut self, now: Time, place: usize, servers: Vec<Server>, lasts: Duration) {
-        let Some(domain) = self.domains.get_mut(place) else { return };
+        let Some(domain) = invariant!(self.domains.get_mut(place), "an answer has a domain") else { return };
         (domain.servers, domain.until, domain.lookup) = (servers, now + lasts, None);
         for (id, dst) in core::mem::take(&mut domain.waiting) {
             let answer = self.choose(now, place, dst);
