@@ -184,7 +184,11 @@ impl Gist {
         let direction = subject.mri.direction().inverted();
         self.counters.responses_received += 1;
         if let Err(error) = self.associate(key, direction, a, message, subject) {
-            return self.end_handshake(key, direction, error);
+            // The session may have ended with its former association.
+            if self.state(key, direction).is_querying() {
+                self.end_handshake(key, direction, error);
+            }
+            return;
         }
         self.note_translation(key, direction, subject.foreign, false);
         let now = self.now;

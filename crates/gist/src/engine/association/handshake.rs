@@ -119,6 +119,10 @@ impl Gist {
         let own = &self.config.identity;
         let known = self.associations.find(own, name.peer_identity, name.interface, fits);
         let stale = known.filter(|index| self.end_stale(*index)).is_some();
+        if stale && !self.state(key, direction).is_querying() {
+            // The session used that attempt, and ended with it.
+            return Err(SendError::Unreached(self.unreached(name.peer_identity, name.interface)));
+        }
         let index = match known.filter(|_| !stale) {
             Some(index) => index,
             None => {

@@ -3,7 +3,7 @@
 use signalbox_core::Direction;
 use signalbox_core::service::{MessageStatus, NetworkEvent, SendError};
 use signalbox_gist::apd::{Apd, Verdict};
-use signalbox_gist::engine::{ChannelClosed, ChannelId, Config, Transport};
+use signalbox_gist::engine::{ChannelClosed, ChannelId, Config, RoutingState, Transport};
 use signalbox_gist::wire::MessageType;
 
 use super::kit::*;
@@ -314,4 +314,25 @@ fn a_filtered_port_is_tried_more_and_more_seldom() {
     let query = rig.sent().is(MessageType::QUERY);
     rig.propose(&query, peer_tcp());
     rig.opened();
+}
+
+/// P13 at a relay: a peer that has no Confirm repeats its Response, and the attempt to reach its port has had no answer for
+/// seven seconds. The state ends with the attempt, and this Response does not install it again.
+#[test]
+fn a_repeated_response_does_not_bring_back_state_that_ended() {
+    let mut rig = Rig::with(tcp_only());
+    rig.responding();
+    rig.reliably(b"data", through());
+    let query = rig.sent().is(MessageType::QUERY);
+    rig.propose(&query, peer_tcp());
+    let (channel, ..) = rig.opened();
+    rig.notified();
+    rig.until(7_100);
+    rig.quiet();
+    rig.propose(&query, peer_tcp());
+    assert_eq!(rig.closed(), (channel, true));
+    assert_eq!(rig.notified(), (Direction::Downstream, NetworkEvent::Bad));
+    assert_eq!(rig.failed(), SendError::Unreached(Transport::Tcp.into()));
+    rig.quiet();
+    assert_eq!(rig.states(), (None, Some(RoutingState::Established)));
 }
