@@ -278,8 +278,12 @@ impl Gist {
             match self.send_established(key, direction, &outgoing, queued.need) {
                 Outcome::Sent(Ok(())) => self.queued.release_many(from, size),
                 Outcome::Sent(Err(error)) => {
-                    self.queued.release_many(from, size);
-                    self.out.status(of, queued.handle, MessageStatus::Failed(error));
+                    self.fail_messages(of, [queued], error);
+                    // The session may have ended with its association, and the messages behind end with it.
+                    if self.state(key, direction) == State::None {
+                        self.fail_messages(of, queue, error);
+                        return false;
+                    }
                 }
                 Outcome::Needs(need, _) => {
                     // Later messages stay behind it.

@@ -7,7 +7,7 @@ use signalbox_core::{Direction, Flow, Mri, NslpId, SessionChange, SessionId};
 
 use super::Gist;
 use super::association::octets;
-use super::record::{BY_APPLICATION, Inserted, NO_REFRESH, Pending, Record, State, side};
+use super::record::{BY_APPLICATION, Inserted, NO_REFRESH, Pending, Queued, Record, State, side};
 use super::route_index::place;
 use super::triple;
 
@@ -131,7 +131,18 @@ impl Gist {
         let Some(record) = self.records.get_mut(key) else { return };
         let of = (record.nslp, record.session);
         let Some(pending) = &mut record.pending else { return };
-        for queued in core::mem::take(pending.queue(direction)) {
+        let queue = core::mem::take(pending.queue(direction));
+        self.fail_messages(of, queue, error);
+    }
+
+    /// Fails messages that were queued for a session.
+    pub(super) fn fail_messages(
+        &mut self,
+        of: (NslpId, SessionId),
+        messages: impl IntoIterator<Item = Queued>,
+        error: SendError,
+    ) {
+        for queued in messages {
             self.queued.release_many(queued.source, octets(queued.data.len()));
             self.out.status(of, queued.handle, MessageStatus::Failed(error));
         }

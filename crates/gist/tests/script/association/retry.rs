@@ -336,3 +336,27 @@ fn a_repeated_response_does_not_bring_back_state_that_ended() {
     rig.quiet();
     assert_eq!(rig.states(), (None, Some(RoutingState::Established)));
 }
+
+/// A session moves to a port that does not answer. When its former association is drained, its first message ends the session,
+/// and those behind it are reported too.
+#[test]
+fn messages_behind_one_that_ends_its_session_fail_with_it() {
+    let mut rig = Rig::with(tcp_and_tls());
+    let old = rig.associated();
+    rig.send_with(b"safe", own(), |m| m.attributes = SECURE);
+    let query = rig.sent().is(MessageType::QUERY);
+    rig.propose(&query, peer_tls());
+    let (new, ..) = rig.opened();
+    let question = rig.over().is(MessageType::MA_HELLO);
+    rig.reliably(b"next", own());
+    rig.until(7_100);
+    rig.out.clear();
+    rig.octets(old, &hello(question.message().hello_id.unwrap(), false));
+    assert_eq!(rig.closed(), (new, true));
+    assert_eq!(rig.notified(), (Direction::Downstream, NetworkEvent::Bad));
+    for _ in [b"safe", b"next"] {
+        assert_eq!(rig.failed(), SendError::Unreached(Transport::TlsTcp.into()));
+    }
+    rig.quiet();
+    rig.no_state();
+}
