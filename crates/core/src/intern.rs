@@ -3,6 +3,7 @@
 use core::hash::Hash;
 
 use crate::index::{Index, KeyedHasher};
+use crate::invariant;
 use crate::slab::{Full, Slab};
 
 /// Table of shared values by id, with reference counts and a limit on the number of values.
@@ -59,14 +60,19 @@ impl<T: Eq + Hash> Interner<T> {
     }
 
     fn position(&self, hash: u64, is: impl Fn(&T) -> bool) -> Option<u32> {
-        self.index.find(hash, |id| self.entries.get_index(id).is_some_and(|e| is(&e.value)))
+        self.index.find(hash, |id| {
+            invariant!(self.entries.get_index(id), "an id is in the index while it has a value")
+                .is_some_and(|e| is(&e.value))
+        })
     }
 
     fn insert(&mut self, hash: u64, value: T) -> Result<u32, Full> {
         let Self { hasher, entries, index } = self;
         let id = entries.insert(Entry { value, references: 1 })?.index();
-        // The table holds ids of the slab only, so each id is found.
-        index.insert(hash, id, |id| entries.get_index(id).map_or(0, |e| hasher.hash_one(&e.value)));
+        index.insert(hash, id, |id| {
+            invariant!(entries.get_index(id), "the index holds ids of values only")
+                .map_or(0, |e| hasher.hash_one(&e.value))
+        });
         Ok(id)
     }
 
@@ -82,9 +88,10 @@ impl<T: Eq + Hash> Interner<T> {
         self.position(self.hasher.hash_one(key), is)
     }
 
-    /// Adds a reference to `id`.
+    /// Adds a reference to `id`. The caller must hold one.
     pub fn retain(&mut self, id: u32) {
-        if let Some(entry) = self.entries.get_index_mut(id) {
+        if let Some(entry) = invariant!(self.entries.get_index_mut(id), "an id that is retained has a value")
+        {
             entry.references = entry.references.saturating_add(1);
         }
     }
@@ -105,15 +112,15 @@ impl<T: Eq + Hash> Interner<T> {
         self.entries.get_index(id).map(|e| &e.value)
     }
 
-    /// Removes a reference to `id`. Returns the value if that was the last reference.
+    /// Removes a reference to `id`, which the caller must hold. Returns the value if that was the last reference.
     pub fn release(&mut self, id: u32) -> Option<T> {
-        let entry = self.entries.get_index_mut(id)?;
+        let entry = invariant!(self.entries.get_index_mut(id), "a reference is given back once")?;
         entry.references -= 1;
         if entry.references > 0 {
             return None;
         }
         let hash = self.hasher.hash_one(&entry.value);
-        self.index.remove(hash, |other| other == id);
+        invariant!(self.index.remove(hash, |other| other == id), "each value is in the index");
         let key = self.entries.key_of(id)?;
         self.entries.remove(key).map(|e| e.value)
     }
@@ -174,7 +181,6 @@ mod tests {
         assert_eq!(interner.release(a), None);
         assert_eq!(interner.release(a), Some("a"));
         assert_eq!((interner.lookup(a), interner.find(&"a")), (None, None));
-        assert_eq!(interner.release(a), None);
         assert!(interner.intern("c").is_ok());
     }
 

@@ -13,6 +13,7 @@ use core::time::Duration;
 
 use crate::id::{NslpId, SessionId};
 use crate::index::KeyedHasher;
+use crate::invariant;
 use crate::mri::Mri;
 use crate::service::{MessageHandle, SendMessage, SiiHandle, StateHandle, TransferAttributes};
 use crate::shares::{Place, Places};
@@ -159,7 +160,10 @@ impl<P> Outbox<P> {
     /// Removes the message that was given out last, if it is not watched.
     pub fn sweep(&mut self) {
         let Some(key) = self.given.take() else { return };
-        if let Some(waiting) = self.table.get_mut(key) {
+        // Nobody has a handle of a message that is not watched.
+        if let Some(waiting) =
+            invariant!(self.table.get_mut(key), "a message that was given out is swept once")
+        {
             let octets = core::mem::take(&mut waiting.parcel.octets);
             self.table.discard(key);
             self.reuse(octets);

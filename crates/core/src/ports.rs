@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 
 use crate::Random;
 use crate::index::{Index, KeyedHasher};
+use crate::invariant;
 use crate::node::Interface;
 use crate::shares::Shares;
 use crate::slab::{Key, Slab};
@@ -179,7 +180,10 @@ impl Ports {
     ) -> Result<(Key, u16), NoPort> {
         let hash = self.hasher.hash_one(&inside);
         let leases = &self.leases;
-        let found = self.by_inside.find(hash, |i| leases.get_index(i).is_some_and(|l| l.inside == inside));
+        let found = self.by_inside.find(hash, |i| {
+            invariant!(leases.get_index(i), "the index of ends inside names leases")
+                .is_some_and(|l| l.inside == inside)
+        });
         if let Some(key) = found.and_then(|index| self.leases.key_of(index))
             && let Some(lease) = self.leases.get_mut(key)
         {
@@ -196,27 +200,32 @@ impl Ports {
         };
         let Self { leases, by_inside, hasher, .. } = self;
         by_inside.insert(hash, key.index(), |i| {
-            leases.get_index(i).map_or(0, |lease| hasher.hash_one(&lease.inside))
+            invariant!(leases.get_index(i), "each entry of the index is a lease")
+                .map_or(0, |lease| hasher.hash_one(&lease.inside))
         });
         Ok((key, port))
     }
 
-    /// One more session holds a lease.
+    /// One more session holds a lease that another one holds.
     pub fn hold(&mut self, key: Key) {
-        if let Some(lease) = self.leases.get_mut(key) {
+        if let Some(lease) = invariant!(self.leases.get_mut(key), "a lease stands while it is held") {
             lease.users += 1;
         }
     }
 
     /// A session holds a lease no longer.
     pub fn release(&mut self, key: Key) {
-        let Some(lease) = self.leases.get_mut(key) else { return };
+        let Some(lease) = invariant!(self.leases.get_mut(key), "a lease is given back by its holders only")
+        else {
+            return;
+        };
         lease.users -= 1;
         if lease.users > 0 {
             return;
         }
         let Some(Lease { inside, holder, port, .. }) = self.leases.remove(key) else { return };
-        self.by_inside.remove(self.hasher.hash_one(&inside), |i| i == key.index());
+        let found = self.by_inside.remove(self.hasher.hash_one(&inside), |i| i == key.index());
+        invariant!(found, "each lease is in the index");
         self.shares.release(holder);
         self.used.set(port, false);
         if inside.second {

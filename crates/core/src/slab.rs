@@ -8,6 +8,8 @@
 
 use core::fmt;
 
+use crate::invariant;
+
 /// Records that one call of [`Slab::walk`] visits at most.
 pub const WALK_RECORDS: u32 = 256;
 /// Slots that one call of [`Slab::walk`] looks at, at most. Free slots cost little.
@@ -113,7 +115,7 @@ impl<T> Slab<T> {
             self.grow()?;
         }
         let index = self.free;
-        if let Some((generation, state)) = self.slot_mut(index)
+        if let Some((generation, state)) = invariant!(self.slot_mut(index), "the free list names slots")
             && let State::Free(next) = *state
         {
             let generation = *generation;
