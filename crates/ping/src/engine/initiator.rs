@@ -1,10 +1,10 @@
 //! The node that starts a ping: it sends requests, waits for replies and reports them.
 
-use signalbox_core::SessionId;
 use signalbox_core::outbox::Parcel;
 use signalbox_core::service::{RecvMessage, SendError};
 use signalbox_core::slab::Key;
 use signalbox_core::wheel::AT_ONCE;
+use signalbox_core::{SessionId, invariant};
 
 use super::Ping;
 use super::event::{Format, Hop, LostReason, PingEvent, PingRequest, Refusal, Reply};
@@ -36,7 +36,10 @@ impl Ping {
         let record = Session::new(id, session, nslp, mri, self.rng.u64(), request, self.now);
         let key = self.sessions.insert(record).map_err(|_| Refusal::TooMany)?;
         let sessions = &self.sessions;
-        let rehash = |index| sessions.get_index(index).map_or(0, |s: &Session| hash(s.session));
+        let rehash = |index| {
+            invariant!(sessions.get_index(index), "each entry of the index is a ping")
+                .map_or(0, |s: &Session| hash(s.session))
+        };
         self.by_session.insert(hash(session), key.index(), rehash);
         tracing::debug!(%session, id, src = %mri.src(), dst = %mri.dst(), "ping started");
         self.out.event(id, PingEvent::Started { session, mri });
@@ -59,7 +62,7 @@ impl Ping {
     pub(super) fn run_timers(&mut self) {
         for _ in 0..AT_ONCE {
             let Some(index) = self.wheel.pop_due(&mut self.sessions, self.now) else { return };
-            if let Some(key) = self.sessions.key_of(index) {
+            if let Some(key) = invariant!(self.sessions.key_of(index), "a timer ends with its ping") {
                 self.step(key);
             }
         }
@@ -68,7 +71,9 @@ impl Ping {
     /// Takes a reply, if this node started the session. False if it did not.
     pub(super) fn receive_reply(&mut self, received: &RecvMessage<'_>, message: &Message<'_>) -> bool {
         let Some(key) = self.find(received.session) else { return false };
-        let Some(session) = self.sessions.get_mut(key) else { return false };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a ping that was found runs") else {
+            return false;
+        };
         let ours = session.nslp == received.nslp && message.identifier == session.identifier;
         let probe = ours.then(|| session.settle(message.sequence)).flatten();
         let Some(probe) = probe else {
@@ -106,7 +111,11 @@ impl Ping {
         message: &nsis::Message<'_>,
     ) -> bool {
         let Some(key) = self.find(received.session) else { return false };
-        let Some(session) = self.sessions.get_mut(key) else { return false };
+        let Some(session) =
+            invariant!(self.sessions.get_mut(key), "a ping of the NSIS Ping tool that was found runs")
+        else {
+            return false;
+        };
         let ours = session.nslp == received.nslp;
         let Some(probe) = ours.then(|| session.settle(message.sequence)).flatten() else {
             self.unexpected(received, message.sequence);
@@ -131,7 +140,11 @@ impl Ping {
 
     /// Counts and reports the answer to a request of this node, whose routing state the next request uses.
     fn report_reply(&mut self, key: Key, received: &RecvMessage<'_>, reply: Reply) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) =
+            invariant!(self.sessions.get_mut(key), "a reply does not end its ping before it is reported")
+        else {
+            return;
+        };
         session.state = received.state;
         session.received = session.received.wrapping_add(u32::from(reply.reached_end));
         self.counters.probes_answered += 1;
@@ -145,7 +158,7 @@ impl Ping {
         tracing::debug!(session = %received.session, seq, reason = "no request waits", "reply dropped");
     }
 
-    /// Handles the failure of a request that this node started.
+    /// Handles the failure of a request that this node started. The ping may have ended in the meantime.
     pub(super) fn probe_not_sent(&mut self, key: Key, seq: u32, error: SendError) {
         let Some(probe) = self.sessions.get_mut(key).and_then(|s| s.settle(seq)) else { return };
         self.report_lost(key, probe, error.into());
@@ -161,7 +174,9 @@ impl Ping {
         if let Some(probe) = self.sessions.get_mut(key).and_then(|s| s.next_probe(now, wall_us)) {
             self.send_probe(key, probe);
         }
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a ping runs until its last step") else {
+            return;
+        };
         if session.is_done() {
             self.close(key);
         } else if let Some(deadline) = session.deadline() {
@@ -170,7 +185,9 @@ impl Ping {
     }
 
     fn send_probe(&mut self, key: Key, probe: Probe) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "only a ping that runs sends requests") else {
+            return;
+        };
         let origin = Origin::Probe(key, probe.seq);
         let parcel = Parcel {
             state: session.state,
@@ -197,7 +214,10 @@ impl Ping {
     }
 
     fn report_lost(&mut self, key: Key, probe: Probe, reason: LostReason) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a lost request is one of a ping that runs")
+        else {
+            return;
+        };
         self.counters.probes_lost += 1;
         tracing::debug!(session = %session.session, seq = probe.seq, %reason, "request lost");
         self.out.event(session.id, PingEvent::Lost { seq: probe.seq, reason });
@@ -205,8 +225,9 @@ impl Ping {
 
     fn close(&mut self, key: Key) {
         self.wheel.cancel(&mut self.sessions, key.index());
-        let Some(session) = self.sessions.remove(key) else { return };
-        self.by_session.remove(hash(session.session), |index| index == key.index());
+        let Some(session) = invariant!(self.sessions.remove(key), "a ping ends once") else { return };
+        let found = self.by_session.remove(hash(session.session), |index| index == key.index());
+        invariant!(found, "a ping that ends is in the index");
         tracing::debug!(
             session = %session.session, sent = session.sent, received = session.received, "ping ended"
         );
@@ -216,7 +237,10 @@ impl Ping {
     }
 
     fn find(&self, session: SessionId) -> Option<Key> {
-        let is = |index| self.sessions.get_index(index).is_some_and(|s| s.session == session);
+        let is = |index| {
+            invariant!(self.sessions.get_index(index), "the index of sessions names pings")
+                .is_some_and(|s| s.session == session)
+        };
         self.by_session.find(hash(session), is).and_then(|index| self.sessions.key_of(index))
     }
 

@@ -7,7 +7,7 @@ use signalbox_core::node::RouteQuery;
 use signalbox_core::outbox::{Outbox as Messages, Parcel};
 use signalbox_core::service::{CheckId, MessageHandle, Next, Peering, Request, StateHandle};
 use signalbox_core::slab::Key;
-use signalbox_core::{Mri, NslpId, SessionId};
+use signalbox_core::{Mri, NslpId, SessionId, invariant};
 use signalbox_wire::Writer;
 
 use super::config::Config;
@@ -116,7 +116,11 @@ impl Outbox {
     pub(super) fn poll(&mut self, config: &Config) -> Option<Output<'_>> {
         self.release();
         match self.queue.pop_front()? {
-            Queued::Message(key) => Some(Output::Request(Request::SendMessage(self.messages.give(key)?))),
+            Queued::Message(key) => {
+                let message =
+                    invariant!(self.messages.give(key), "a queued message is there until it is given out")?;
+                Some(Output::Request(Request::SendMessage(message)))
+            }
             Queued::Peering(check) => {
                 Some(Output::Request(Request::Peering { check, decision: Peering::Accept(None) }))
             }

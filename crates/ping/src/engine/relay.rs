@@ -3,10 +3,10 @@
 
 use core::net::{IpAddr, Ipv6Addr};
 
-use signalbox_core::Direction;
 use signalbox_core::outbox::Parcel;
 use signalbox_core::service::{Onward, RecvMessage, SendError};
 use signalbox_core::shares::source;
+use signalbox_core::{Direction, invariant};
 use signalbox_wire::Writer;
 
 use super::Ping;
@@ -146,8 +146,8 @@ impl Ping {
                     | SendError::Peer { .. } => Flags::NOT_SENT,
                 };
                 tracing::debug!(session = %parcel.session, reason = ?error, "request returned");
-                // This node composed these octets, so they parse.
-                if let Ok(mut message) = Message::parse(&parcel.octets) {
+                let composed = Message::parse(&parcel.octets).ok();
+                if let Some(mut message) = invariant!(composed, "what this node composed can be parsed") {
                     message.kind = Kind::REPLY;
                     message.flags = message.flags.with(flag);
                     let mri = parcel.mri.inverted();
