@@ -5,10 +5,10 @@
 use core::net::IpAddr;
 use std::collections::HashMap;
 
-use signalbox_core::Key;
 use signalbox_core::index::KeyedHasher;
 use signalbox_core::slab::Slab;
 use signalbox_core::wheel::{Link, Timed, Wheel};
+use signalbox_core::{Key, invariant};
 
 use super::Rsvp;
 use super::interfaces::{Iface, InterfaceState};
@@ -109,7 +109,7 @@ impl ClosingStates {
             return;
         }
         self.wheel.cancel(&mut self.tears, key.index());
-        let Some(gone) = self.tears.remove(key) else { return };
+        let Some(gone) = invariant!(self.tears.remove(key), "a tear ends once") else { return };
         self.octets -= gone.octets.len();
         if let Some(keys) = self.by_state.get_mut(&gone.torn) {
             keys.retain(|one| *one != key);
@@ -181,7 +181,10 @@ impl Rsvp {
 
     /// The next hops at an interface with a reservation for a sender: at most `max_next_hops` of each reservation.
     pub(super) fn reserving_hops(&self, key: Key, iface: Iface) -> Vec<IpAddr> {
-        let Some(sender) = self.senders.get(key) else { return Vec::new() };
+        let Some(sender) = invariant!(self.senders.get(key), "next hops are those of a sender that stands")
+        else {
+            return Vec::new();
+        };
         let there = self.branches_of(sender).filter(|(_, branch)| branch.oif == iface);
         let requests = there.flat_map(|(_, branch)| branch.requests());
         let hops = requests.filter_map(|request| self.hops.lookup(request.hop));
@@ -204,7 +207,9 @@ impl Rsvp {
 
     /// Sends a tear again, or ends its repetition after the last stage (draft-pan-rsvp-timer-00 §3.3).
     pub(super) fn step_tear(&mut self, key: Key) {
-        let Some(closing) = self.closing.tears.get(key) else { return };
+        let Some(closing) = invariant!(self.closing.tears.get(key), "a timer ends with its tear") else {
+            return;
+        };
         let Closing { iface, envelope, kind, .. } = *closing;
         let stage = closing.stage.next();
         let usable = self.interfaces.get(iface).is_some_and(InterfaceState::is_usable);

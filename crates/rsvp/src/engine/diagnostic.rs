@@ -7,8 +7,8 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-use signalbox_core::Key;
 use signalbox_core::shares::source;
+use signalbox_core::{Key, invariant};
 
 use super::interfaces::Iface;
 use super::neighbour::Incoming;
@@ -215,7 +215,11 @@ impl Rsvp {
 
     /// Step 9 of RFC 2745 §4.1: sends the DREQ towards the sender.
     fn pass_upstream(&mut self, mut draft: Draft<'_>, previous: RsvpHop, sender: Option<Key>) {
-        let Some(sender) = sender.and_then(|key| self.senders.get(key)) else { return };
+        let Some(sender) =
+            invariant!(sender.and_then(|key| self.senders.get(key)), "a previous hop is that of a sender")
+        else {
+            return;
+        };
         let envelope = self.envelope_before(previous.addr, sender);
         draft.hop = RsvpHop { addr: envelope.src, lih: previous.lih };
         if let Some((nodes, pointer)) = &mut draft.route {

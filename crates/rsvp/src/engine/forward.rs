@@ -7,8 +7,8 @@
 use core::net::IpAddr;
 use core::time::Duration;
 
-use signalbox_core::Key;
 use signalbox_core::stamp::Stamp;
+use signalbox_core::{Key, invariant};
 
 use super::Rsvp;
 use super::interfaces::Iface;
@@ -168,7 +168,7 @@ impl Rsvp {
         if change.entries.iter().any(|entry| entry.sender == key) {
             return;
         }
-        let Some(sender) = self.senders.get(key) else { return };
+        let Some(sender) = invariant!(self.senders.get(key), "a recorded sender stands") else { return };
         let style = self.sessions.get_index(sender.session).and_then(|session| session.style);
         change.style = style.or(change.style);
         change.entries.push(self.upstream_of(key, sender));
@@ -351,7 +351,7 @@ impl Rsvp {
         let keeper = self.refresh_keeper(session, hop, sender);
         let part = u32::try_from(place / AT_ONCE).unwrap_or(u32::MAX);
         let at = self.now + PAUSE.saturating_mul(part);
-        let Some(sender) = self.senders.get(keeper) else { return };
+        let Some(sender) = invariant!(self.senders.get(keeper), "a refresh keeper stands") else { return };
         if !sender.has(RESV) || Stamp::after(at).min(sender.resv_at) == Stamp::after(at) {
             if let Some(sender) = self.senders.get_mut(keeper) {
                 sender.resv_stage = Stage::CHANGE;
@@ -378,10 +378,21 @@ impl Rsvp {
     fn split_confirm(&self, confirm: &Confirm, group: &[SenderChange]) -> (Vec<Key>, Vec<Key>) {
         let (mut up, mut here) = (Vec::new(), Vec::new());
         for entry in group.iter().filter(|entry| entry.confirm && entry.after.is_some()) {
-            let Some(sender) = self.senders.get(entry.sender) else { continue };
-            let Some(session) = self.sessions.get_index(sender.session) else { continue };
+            let Some(sender) = invariant!(self.senders.get(entry.sender), "a confirmed sender stands") else {
+                continue;
+            };
+            let Some(session) =
+                invariant!(self.sessions.get_index(sender.session), "a confirmed sender has a session")
+            else {
+                continue;
+            };
             let mut met = self.branches_of(sender);
-            let Some((own, branch)) = met.find(|(_, branch)| branch.oif == confirm.oif) else { continue };
+            let Some((own, branch)) = invariant!(
+                met.find(|(_, branch)| branch.oif == confirm.oif),
+                "a confirmed request is in a reservation"
+            ) else {
+                continue;
+            };
             let link = branch.oif.is_real();
             let asked = branch.request(confirm.hop).map(|one| *one.flowspec).filter(|_| !link);
             let (installed, flowspec) =
@@ -406,8 +417,18 @@ impl Rsvp {
     /// Reports to senders of this node what is reserved for them (RESV_EVENT, RFC 2205 §3.11.1).
     fn report_reservations(&mut self, style: Style, group: &[SenderChange]) {
         for entry in group.iter().filter(|entry| entry.before != entry.after) {
-            let Some(sender) = self.senders.get(entry.sender) else { continue };
-            let Some(id) = sender.extra.as_ref().and_then(|extra| extra.application) else { continue };
+            let Some(sender) = invariant!(
+                self.senders.get(entry.sender),
+                "a reservation is reported of a sender that stands"
+            ) else {
+                continue;
+            };
+            let Some(id) = invariant!(
+                sender.extra.as_ref().and_then(|extra| extra.application),
+                "a sender of this node has an application"
+            ) else {
+                continue;
+            };
             let filter = self.filter_of(sender);
             let event = match entry.after {
                 None => RsvpEvent::ResvGone { sender: filter },

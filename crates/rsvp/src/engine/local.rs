@@ -2,8 +2,8 @@
 
 use core::net::IpAddr;
 
-use signalbox_core::Key;
 use signalbox_core::stamp::Stamp;
+use signalbox_core::{Key, invariant};
 use signalbox_resources::Resources;
 
 use super::Rsvp;
@@ -262,7 +262,10 @@ impl Rsvp {
         };
         let upstream = if found.is_some() { self.change_of_sender(session, key) } else { None };
         let adspec = if request.adspec { self.share_start() } else { NONE };
-        let Some(sender) = self.senders.get_mut(key) else { return Ok(()) };
+        let Some(sender) = invariant!(self.senders.get_mut(key), "a sender stands while it is announced")
+        else {
+            return Ok(());
+        };
         let old = core::mem::replace(&mut sender.adspec, adspec);
         let tspec = core::mem::replace(&mut sender.tspec, self.shared.tspec(&asked));
         sender.flags |= LOCAL | E_POLICE;
@@ -374,7 +377,10 @@ impl Rsvp {
 
     /// Ends the reservations for senders that an explicit style does not name any more.
     fn drop_unwanted(&mut self, id: u64, session: Key, resources: &mut Resources) {
-        let Some(application) = self.applications.get(&id) else { return };
+        let Some(application) = invariant!(self.applications.get(&id), "an application stands while it asks")
+        else {
+            return;
+        };
         let (hop, Some(request)) = (application.hop, &application.reserve) else { return };
         if !request.style.is_explicit() {
             return;
@@ -404,6 +410,7 @@ impl Rsvp {
 
     /// Reserves for those senders of an application's request that are known.
     pub(super) fn apply_reserve(&mut self, id: u64, resources: &mut Resources) {
+        // It may have closed since it was entered in `pending`.
         let Some(application) = self.applications.get(&id) else { return };
         let (session, hop, confirm) = (application.session, application.hop, application.confirm);
         let Some(request) = application.reserve.clone() else { return };
@@ -533,7 +540,12 @@ impl Rsvp {
 
     /// Ends the reservations of an application of this node.
     fn end_local(&mut self, id: u64, session: Key, resources: &mut Resources) {
-        let Some(hop) = self.applications.get(&id).map(|one| one.hop) else { return };
+        let Some(hop) = invariant!(
+            self.applications.get(&id).map(|one| one.hop),
+            "what an application reserved ends before it"
+        ) else {
+            return;
+        };
         let Some(style) = self.sessions.get(session).and_then(|one| one.style) else { return };
         let senders: Vec<Key> = self.senders_of(session).map(|(key, _)| key).collect();
         let mut upstream = self.begin_change();

@@ -7,7 +7,7 @@
 
 use core::net::IpAddr;
 
-use signalbox_core::Key;
+use signalbox_core::{Key, invariant};
 use signalbox_resources::Resources;
 
 use super::Rsvp;
@@ -43,7 +43,11 @@ impl Rsvp {
         iface: Option<Iface>,
         resources: &mut Resources,
     ) {
-        let Some(application) = self.applications.get_mut(&id) else { return };
+        let Some(application) =
+            invariant!(self.applications.get_mut(&id), "an application stands while it names an interface")
+        else {
+            return;
+        };
         if core::mem::replace(&mut application.receives, iface) == iface {
             return;
         }
@@ -110,7 +114,12 @@ impl Rsvp {
     }
 
     fn open_local_only(&mut self, session: Key, key: Key, from: UnexpectedPath, resources: &mut Resources) {
-        let Some(filter) = self.senders.get(key).map(|sender| self.filter_of(sender)) else { return };
+        let Some(filter) = invariant!(
+            self.senders.get(key).map(|sender| self.filter_of(sender)),
+            "a Local_Only sender is made of one that stands"
+        ) else {
+            return;
+        };
         let Ok(own) = self.open_sender(session, &filter, from.tspec) else {
             self.release_hop(from.hop);
             self.release_adspec(from.adspec);

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 
 use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::slab::Slab;
-use signalbox_core::{IfIndex, Key, Time};
+use signalbox_core::{IfIndex, Key, Time, invariant};
 
 use super::Rsvp;
 use super::ahead::Group;
@@ -146,7 +146,7 @@ impl MessageIds {
     }
 
     pub(super) fn set_pace(&mut self, about: &SentState, pace: Pace) {
-        let Some(key) = self.of_state(about) else { return };
+        let Some(key) = invariant!(self.of_state(about), "a paced state has a MESSAGE_ID") else { return };
         if pace == Pace::default() {
             self.paces.remove(&key.index());
         } else {
@@ -217,7 +217,11 @@ impl Rsvp {
         let digest = self.hasher.hash_octets(octets);
         #[expect(clippy::cast_possible_truncation, reason = "the two halves are taken apart")]
         let digest = [digest, digest >> 32].map(|half| half as u32);
-        let Some(sent) = self.message_ids.sent.get_mut(key) else { return false };
+        let Some(sent) =
+            invariant!(self.message_ids.sent.get_mut(key), "a MESSAGE_ID stands while its message is sent")
+        else {
+            return false;
+        };
         let (before, same) = (sent.handle(), sent.digest == digest);
         sent.digest = digest;
         let next_hop = before.and_then(|state| self.neighbours.acknowledged_by(state));
@@ -282,7 +286,10 @@ impl Rsvp {
     pub(super) fn next_of(&self, about: &SentState) -> (Iface, u32) {
         match about {
             SentState::Path(key, iface) | SentState::PathTear(key, iface) => {
-                let Some(sender) = self.senders.get(*key) else { return (Iface::NONE, 0) };
+                let Some(sender) = invariant!(self.senders.get(*key), "a Path is about a sender that stands")
+                else {
+                    return (Iface::NONE, 0);
+                };
                 let dest = self.sessions.get_index(sender.session);
                 let dest = dest.map(|one| self.addresses.unpack(one.dest, one.v6));
                 let towards =
@@ -316,8 +323,17 @@ impl Rsvp {
             SentState::Nothing => 0,
             SentState::ResvTear(mark) => mark,
             SentState::PathTear(key, _) => {
-                let Some(sender) = self.senders.get(key) else { return 0 };
-                let Some(session) = self.sessions.get_index(sender.session) else { return 0 };
+                let Some(sender) =
+                    invariant!(self.senders.get(key), "a PathTear is about a sender that stands")
+                else {
+                    return 0;
+                };
+                let Some(session) = invariant!(
+                    self.sessions.get_index(sender.session),
+                    "a PathTear is about a session that stands"
+                ) else {
+                    return 0;
+                };
                 self.torn_mark(&Torn::Path(self.session_of(session), self.filter_of(sender)))
             }
             SentState::Path(..) | SentState::Resv(..) | SentState::Part(..) => {
@@ -457,8 +473,14 @@ impl Rsvp {
         if !self.has_sent_ids() {
             return;
         }
-        let Some(branch) = self.branches.get(branch) else { return };
-        let (Some(session), Some(hop)) = (self.sessions.key_of(branch.session), self.hops.lookup(hop)) else {
+        let Some(branch) = invariant!(self.branches.get(branch), "a doubted branch stands") else { return };
+        let (Some(session), Some(hop)) = (
+            invariant!(
+                self.sessions.key_of(branch.session),
+                "a doubted next hop is in a session that stands"
+            ),
+            invariant!(self.hops.lookup(hop), "a doubted next hop is stored"),
+        ) else {
             return;
         };
         let (oif, hop) = (branch.oif, hop.addr);

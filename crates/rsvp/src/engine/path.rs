@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-use signalbox_core::Key;
 use signalbox_core::stamp::Stamp;
+use signalbox_core::{Key, invariant};
 use signalbox_resources::intserv::TSpec;
 use signalbox_resources::{End, Resources};
 
@@ -170,7 +170,9 @@ impl Rsvp {
         message: &Message<'_>,
         resources: &mut Resources,
     ) -> Result<Option<Key>, Failure> {
-        let Some(sender) = self.senders.get(key) else { return Ok(None) };
+        let Some(sender) = invariant!(self.senders.get(key), "a Path refreshes a sender that stands") else {
+            return Ok(None);
+        };
         if sender.has(LOCAL) {
             self.counters.own += 1;
             tracing::debug!(session = %contents.session, sender = %contents.filter, reason = "the sender is an application here", "Path dropped");
@@ -223,7 +225,10 @@ impl Rsvp {
         if !same_hop {
             self.change_hop(session, key, asked & STANDBY != 0, contents)?;
         }
-        let Some(sender) = self.senders.get_mut(key) else { return Ok(None) };
+        let Some(sender) = invariant!(self.senders.get_mut(key), "a sender stands while its Path is taken")
+        else {
+            return Ok(None);
+        };
         let police = sender.flags & E_POLICE;
         sender.flags = sender.flags & !(E_POLICE | NON_RSVP) | contents.flags;
         sender.ttl = contents.ttl;
@@ -293,7 +298,11 @@ impl Rsvp {
             return false;
         }
         let adspec = self.share_adspec(contents.adspec);
-        let Some(sender) = self.senders.get_mut(own) else { return false };
+        let Some(sender) =
+            invariant!(self.senders.get_mut(own), "a Local_Only sender stands while it is refreshed")
+        else {
+            return false;
+        };
         let changed = *sender.tspec != contents.tspec || sender.adspec != adspec;
         (sender.expires, sender.ttl) = (contents.expires, contents.ttl);
         sender.tspec = self.shared.tspec(&contents.tspec);
@@ -321,7 +330,11 @@ impl Rsvp {
         // The MESSAGE_ID of the former hop must not refresh state of the new one.
         self.remove_path_id(key);
         self.withheld.remove(key);
-        let Some(sender) = self.senders.get_mut(key) else { return Ok(()) };
+        let Some(sender) =
+            invariant!(self.senders.get_mut(key), "a sender stands while its previous hop changes")
+        else {
+            return Ok(());
+        };
         let former = sender.as_stored();
         let old = former.hop;
         sender.hop = hop;
@@ -386,7 +399,11 @@ impl Rsvp {
         let Some(sender) = self.senders.get(key).filter(|sender| sender.leaves_by(Iface::LOCAL)) else {
             return;
         };
-        let Some(session) = self.sessions.get_index(sender.session) else { return };
+        let Some(session) =
+            invariant!(self.sessions.get_index(sender.session), "a reported sender has a session")
+        else {
+            return;
+        };
         let own = sender.extra.as_ref().and_then(|extra| extra.application);
         let applications = session.applications().to_vec();
         for id in applications {
@@ -399,7 +416,7 @@ impl Rsvp {
 
     /// Reports a sender to one application.
     pub(super) fn path_event_to(&mut self, key: Key, id: u64) {
-        let Some(sender) = self.senders.get(key) else { return };
+        let Some(sender) = invariant!(self.senders.get(key), "a reported sender stands") else { return };
         let policy = policy_in(sender.carried());
         let adspec = self.adspecs.lookup(sender.adspec).cloned().unwrap_or_default();
         let broken = self.is_broken(sender);
@@ -412,7 +429,11 @@ impl Rsvp {
         let Some(sender) = self.senders.get(key).filter(|sender| sender.leaves_by(Iface::LOCAL)) else {
             return;
         };
-        let Some(session) = self.sessions.get_index(sender.session) else { return };
+        let Some(session) =
+            invariant!(self.sessions.get_index(sender.session), "a sender that ends has a session")
+        else {
+            return;
+        };
         let own = sender.extra.as_ref().and_then(|extra| extra.application);
         let filter = self.filter_of(sender);
         for id in session.applications().iter().copied().filter(|id| Some(*id) != own) {

@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use signalbox_core::{IfIndex, Key};
+use signalbox_core::{IfIndex, Key, invariant};
 use signalbox_resources::intserv::Path;
 use signalbox_resources::{Available, Resources};
 
@@ -168,6 +168,7 @@ impl Rsvp {
     }
 
     fn say_path(&mut self, key: Key, only: Option<Iface>, by_id: bool) {
+        // State that is sent again may have ended meanwhile.
         let Some(sender) = self.senders.get(key) else { return };
         let by_id = by_id && !sender.has(REPAIR); // another next hop has acknowledged nothing
         let ttl = if sender.has(LOCAL) { sender.ttl } else { sender.ttl.saturating_sub(1) };
@@ -238,7 +239,7 @@ impl Rsvp {
         let about = SentState::Path(key, iface);
         self.choose_pace(iface, &about, by_id);
         let period = self.announced_period(iface, &about);
-        let Some(sender) = self.senders.get(key) else { return };
+        let Some(sender) = invariant!(self.senders.get(key), "a sent Path has a sender") else { return };
         let Some(envelope) = self.path_envelope(sender, iface, ttl) else { return };
         let advertised = self.advertised.get(usize::from(iface.0)).copied().flatten();
         let mut adspec = core::mem::take(&mut self.buffers.adspec);
@@ -250,8 +251,13 @@ impl Rsvp {
             self.path_again(key);
         }
         self.transmit_state(envelope, MessageType::PATH, about, by_id, |node, w| {
-            let Some(sender) = node.senders.get(key) else { return };
-            let Some(session) = node.sessions.get_index(sender.session) else { return };
+            let Some(sender) = invariant!(node.senders.get(key), "a Path has its sender") else { return };
+            let Some(session) = invariant!(
+                node.sessions.get_index(sender.session),
+                "a Path is written of a session that stands"
+            ) else {
+                return;
+            };
             let police = sender.has(E_POLICE) && !advertised.is_some_and(|one| one.polices);
             let filter = node.filter_of(sender);
             w.session(&node.session_of(session), police)
@@ -272,8 +278,12 @@ impl Rsvp {
 
     /// A Path goes out: the tears of state that the sender had before are not repeated any more.
     fn path_again(&mut self, key: Key) {
-        let Some(sender) = self.senders.get(key) else { return };
-        let Some(session) = self.sessions.get_index(sender.session) else { return };
+        let Some(sender) = invariant!(self.senders.get(key), "a repeated Path has a sender") else { return };
+        let Some(session) =
+            invariant!(self.sessions.get_index(sender.session), "a Path ends tears of a session that stands")
+        else {
+            return;
+        };
         let torn = Torn::Path(self.session_of(session), self.filter_of(sender));
         self.end_repetition(&torn, None);
         self.neighbours.end_waiting(self.torn_mark(&torn), |_| true);
@@ -318,17 +328,26 @@ impl Rsvp {
         if ttl == 0 {
             return;
         }
-        let Some(session) = self.sessions.get_index(sender.session) else { return };
+        let Some(session) =
+            invariant!(self.sessions.get_index(sender.session), "a PathTear is for a session that stands")
+        else {
+            return;
+        };
         let torn = Torn::Path(self.session_of(session), self.filter_of(sender));
         let ifaces: Vec<Iface> = sender.egress().collect();
         for iface in ifaces {
-            let Some(sender) = self.senders.get(key) else { return };
+            let Some(sender) = invariant!(self.senders.get(key), "a torn sender stands") else { return };
             let Some(envelope) = self.path_envelope(sender, iface, ttl) else { continue };
             let (way, torn) = ((iface, envelope), (torn, Vec::new()));
             let about = SentState::PathTear(key, iface);
             self.send_tear(way, MessageType::PATH_TEAR, torn, about, |node, w| {
-                let Some(sender) = node.senders.get(key) else { return };
-                let Some(session) = node.sessions.get_index(sender.session) else { return };
+                let Some(sender) = invariant!(node.senders.get(key), "a tear has its sender") else { return };
+                let Some(session) = invariant!(
+                    node.sessions.get_index(sender.session),
+                    "a PathTear is written of a session that stands"
+                ) else {
+                    return;
+                };
                 w.session(&node.session_of(session), false).hop(&node.hop_at(iface, session.v6));
                 for object in tear.iter().flat_map(|tear| tear.kept()) {
                     w.raw(object.octets);
@@ -391,7 +410,12 @@ impl Rsvp {
         if self.message_ids_refused(&sent, &error) {
             return;
         }
-        let Some(sender) = key.and_then(|key| self.senders.get(key)) else { return };
+        let Some(sender) = invariant!(
+            key.and_then(|key| self.senders.get(key)),
+            "a sender stands while an error is handled"
+        ) else {
+            return;
+        };
         if iface == Self::standby_interface(sender) {
             self.counters.standby_failed += 1;
             tracing::debug!(%session, sender = %filter, peer = %src, reason = "about the standby copy of its Path", "PathErr dropped");

@@ -1,7 +1,7 @@
 //! Where traffic is policed (RFC 2205 §3.8). Each request to admission control has this, and it is updated when
 //! reservations at other interfaces change.
 
-use signalbox_core::Key;
+use signalbox_core::{Key, invariant};
 use signalbox_resources::{Policing, Resources};
 
 use super::Rsvp;
@@ -32,7 +32,11 @@ impl Rsvp {
                 branch: self.branches_of(sender).any(|(other, one)| other != key && exceeds(one)),
             };
         }
-        let Some(session) = self.sessions.key_of(branch.session) else { return Policing::default() };
+        let Some(session) =
+            invariant!(self.sessions.key_of(branch.session), "a policed reservation has a session")
+        else {
+            return Policing::default();
+        };
         let all = self.sessions.get(session).is_some_and(|one| one.style == Some(Style::Wf));
         let (mut senders, mut entry, mut uneven) = (0_u32, false, false);
         for (sender, one) in self
@@ -54,7 +58,7 @@ impl Rsvp {
 
     /// A reservation changes: it has to be compared with those of the same flow at other interfaces.
     pub(super) fn queue_policing_check(&mut self, branch: Key) {
-        let Some(branch) = self.branches.get(branch) else { return };
+        let Some(branch) = invariant!(self.branches.get(branch), "a queued branch stands") else { return };
         if self.sessions.get_index(branch.session).is_none_or(|session| session.reserved <= 1) {
             return;
         }

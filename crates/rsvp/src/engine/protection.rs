@@ -16,7 +16,7 @@
 //! therefore uses it where all routers have it.
 
 use signalbox_core::node::{NoRoute, Route, RouteQuery};
-use signalbox_core::{IfIndex, Key};
+use signalbox_core::{IfIndex, Key, invariant};
 use signalbox_resources::Resources;
 
 use super::Rsvp;
@@ -34,13 +34,13 @@ const BACKUP: u64 = 1 << 62;
 impl Rsvp {
     /// Stores what the objects that a sender carries say about protection.
     pub(super) fn note_protection(&mut self, key: Key) {
-        let Some(sender) = self.senders.get(key) else { return };
+        let Some(sender) = invariant!(self.senders.get(key), "a noted sender stands") else { return };
         // Paths of a group leave by several interfaces anyway.
         if self.sessions.get_index(sender.session).is_none_or(|session| session.multicast) {
             return;
         }
         let asked = attribute::protection(sender.carried());
-        let Some(sender) = self.senders.get_mut(key) else { return };
+        let Some(sender) = invariant!(self.senders.get_mut(key), "a flagged sender stands") else { return };
         sender.set(PROTECTED, asked == Some(true));
         sender.set(STANDBY, asked == Some(false));
         let stored = match &mut sender.extra {
@@ -62,10 +62,13 @@ impl Rsvp {
 
     /// Asks the driver for the route of a protected sender's data without the interface by which they leave.
     pub(super) fn look_up_backup(&mut self, key: Key, leaves_by: IfIndex) {
-        let Some(dst) = self.senders.get(key).and_then(|sender| {
-            let session = self.sessions.get_index(sender.session)?;
-            Some(self.addresses.unpack(session.dest, session.v6))
-        }) else {
+        let Some(dst) = invariant!(
+            self.senders.get(key).and_then(|sender| {
+                let session = self.sessions.get_index(sender.session)?;
+                Some(self.addresses.unpack(session.dest, session.v6))
+            }),
+            "a backup route is looked up for a sender that stands"
+        ) else {
             return;
         };
         let query = RouteQuery { without: Some(leaves_by), ..RouteQuery::to(dst) };
@@ -104,8 +107,12 @@ impl Rsvp {
 
     /// Changes the interface of the standby copies.
     fn set_standby(&mut self, key: Key, first: Iface, standby: Iface, resources: &mut Resources) {
-        let Some(sender) = self.senders.get(key) else { return };
-        let Some(session) = self.sessions.key_of(sender.session) else { return };
+        let Some(sender) = invariant!(self.senders.get(key), "a protected sender stands") else { return };
+        let Some(session) =
+            invariant!(self.sessions.key_of(sender.session), "a protected sender has a session")
+        else {
+            return;
+        };
         let before: Vec<Iface> = sender.egress().collect();
         let upstream = self.change_of_sender(session, key);
         let both = [first, standby];
@@ -136,7 +143,10 @@ impl Rsvp {
         key: Key,
         contents: &PathContents<'_>,
     ) -> Result<(), Failure> {
-        let Some(sender) = self.senders.get(key) else { return Ok(()) };
+        let Some(sender) = invariant!(self.senders.get(key), "a standby copy is of a sender that stands")
+        else {
+            return Ok(());
+        };
         if sender.leaves_by(contents.iface) {
             self.counters.standby_returned += 1;
             tracing::debug!(
@@ -164,7 +174,7 @@ impl Rsvp {
     /// The previous hop in use changes, from `old`: a former standby copy is stored beside the new one, and what was
     /// stored of the new one is not needed any more.
     pub(super) fn exchange_standby(&mut self, key: Key, old: UnexpectedPath, was_standby: bool) {
-        let Some(sender) = self.senders.get(key) else { return };
+        let Some(sender) = invariant!(self.senders.get(key), "a moved sender stands") else { return };
         let keeps = was_standby && sender.has(PROTECTED);
         let hop = sender.hop;
         if keeps {

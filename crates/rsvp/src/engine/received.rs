@@ -4,10 +4,10 @@ use core::hint::black_box;
 use core::time::Duration;
 use std::collections::HashMap;
 
-use signalbox_core::Key;
 use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::slab::{Full, Slab};
 use signalbox_core::stamp::{Span, Stamp};
+use signalbox_core::{Key, invariant};
 use smallvec::SmallVec;
 
 use super::Rsvp;
@@ -317,7 +317,11 @@ impl Rsvp {
 
     /// Refreshes the state of a MESSAGE_ID.
     fn refresh_by_id(&mut self, tag: u32) {
-        let Some(received) = self.message_ids.received.slab.get_index(tag) else { return };
+        let Some(received) =
+            invariant!(self.message_ids.received.slab.get_index(tag), "a MESSAGE_ID ends with its state")
+        else {
+            return;
+        };
         let (what, life) = (received.state.what(), received.life.duration());
         tracing::trace!(?what, "state refreshed by its MESSAGE_ID");
         self.extend_lifetime(&what, life);
@@ -329,7 +333,12 @@ impl Rsvp {
         let expires = Stamp::after(now + life);
         match what {
             ReceivedState::Path(sender) => {
-                let Some(record) = self.senders.get_mut(*sender) else { return };
+                let Some(record) = invariant!(
+                    self.senders.get_mut(*sender),
+                    "the MESSAGE_ID of a Path ends with its sender"
+                ) else {
+                    return;
+                };
                 record.expires = expires;
                 if let Some(extra) = &mut record.extra {
                     extra.carried.refresh(now, life);
@@ -340,8 +349,10 @@ impl Rsvp {
             }
             ReceivedState::Resv { hop, branches, senders } => {
                 for key in branches {
-                    let Some(request) = self.branches.get_mut(*key).and_then(|one| one.request_mut(*hop))
-                    else {
+                    let Some(request) = invariant!(
+                        self.branches.get_mut(*key).and_then(|one| one.request_mut(*hop)),
+                        "the MESSAGE_ID of a Resv ends with its requests"
+                    ) else {
                         continue;
                     };
                     request.expires = expires;

@@ -1,6 +1,6 @@
 //! Grants that were reduced for a stronger request instead of taken (RFC 4495).
 
-use signalbox_core::Key;
+use signalbox_core::{Key, invariant};
 use signalbox_resources::GrantId;
 
 use super::Rsvp;
@@ -38,7 +38,7 @@ impl Rsvp {
     /// Reports the rate that is left to a next hop with a larger request. The report is absolute: a repeated report
     /// changes nothing.
     pub(super) fn report_reduction(&mut self, key: Key, hop: u32) {
-        let Some(branch) = self.branches.get(key) else { return };
+        let Some(branch) = invariant!(self.branches.get(key), "a reduced branch stands") else { return };
         let Some((rate, request)) = branch.reduced().zip(branch.request(hop)) else { return };
         let granted = left(&request.flowspec, rate);
         if granted == *request.flowspec {
@@ -51,7 +51,12 @@ impl Rsvp {
 
     /// Lowers the request of an application of this node to what is left for these senders (with WF for all).
     pub(super) fn ask_for_less(&mut self, id: u64, granted: &FlowSpec, senders: &[Filter]) {
-        let Some(request) = self.applications.get_mut(&id).and_then(|one| one.reserve_mut()) else { return };
+        let Some(request) = invariant!(
+            self.applications.get_mut(&id).and_then(|one| one.reserve_mut()),
+            "what an application reserved ends before its request"
+        ) else {
+            return;
+        };
         let mut less = false;
         for flow in &mut request.flows {
             if !flow.senders.is_empty() && !flow.senders.iter().any(|sender| senders.contains(sender)) {

@@ -307,7 +307,9 @@ impl Rsvp {
         senders: &[Key],
         flowspec: &FlowSpec,
     ) -> bool {
-        let Some(branch) = self.branches.get_mut(key) else { return false };
+        let Some(branch) = invariant!(self.branches.get_mut(key), "a refreshed reservation stands") else {
+            return false;
+        };
         let installed = branch.is_installed();
         let Some(request) = branch.request_mut(wanted.hop) else { return false };
         let same = installed
@@ -419,7 +421,7 @@ impl Rsvp {
         flowspec: &FlowSpec,
         resources: &mut Resources,
     ) -> Outcome {
-        let Some(branch) = self.branches.get_mut(key) else {
+        let Some(branch) = invariant!(self.branches.get_mut(key), "an extended branch stands") else {
             return Outcome::Failed(Failure::new(ErrorCode::RSVP_SYSTEM, 0), false);
         };
         if branch.len() >= usize::from(self.config.max_next_hops) {
@@ -500,8 +502,12 @@ impl Rsvp {
 
     /// Whether a next hop requests more than all others at the interface.
     fn is_largest(&self, key: Key, hop: u32) -> bool {
-        let Some(branch) = self.branches.get(key) else { return false };
-        let Some(own) = branch.request(hop) else { return false };
+        let Some(branch) =
+            invariant!(self.branches.get(key), "requests are compared in a reservation that stands")
+        else {
+            return false;
+        };
+        let Some(own) = invariant!(branch.request(hop), "a compared request stands") else { return false };
         branch.requests().filter(|one| one.hop != hop).all(|one| merge::exceeds(&own.flowspec, &one.flowspec))
     }
 
@@ -556,7 +562,12 @@ impl Rsvp {
         flowspec: &FlowSpec,
         filters: Vec<Filter>,
     ) {
-        let Some(session) = self.sessions.get(wanted.session).map(|one| self.session_of(one)) else { return };
+        let Some(session) = invariant!(
+            self.sessions.get(wanted.session).map(|one| self.session_of(one)),
+            "an application's request is for a session that stands"
+        ) else {
+            return;
+        };
         let flags = if in_place { ErrorFlags::IN_PLACE } else { ErrorFlags::default() };
         self.send_resv_err(ResvErrContents {
             session,

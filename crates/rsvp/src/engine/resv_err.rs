@@ -5,8 +5,8 @@ use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::BTreeSet;
 
-use signalbox_core::Key;
 use signalbox_core::stamp::Stamp;
+use signalbox_core::{Key, invariant};
 use signalbox_resources::Resources;
 
 use super::Rsvp;
@@ -88,7 +88,11 @@ impl Rsvp {
             }
             return;
         }
-        let Some(next) = self.hops.lookup(blame.hop).copied() else { return };
+        let Some(next) =
+            invariant!(self.hops.lookup(blame.hop).copied(), "an error goes to a next hop that is stored")
+        else {
+            return;
+        };
         let envelope = self.envelope_to(next.addr, blame.oif);
         self.transmit(envelope, MessageType::RESV_ERR, |node, w| {
             w.session(&blame.session, false).hop(&node.hop_at(blame.oif, v6)).error_spec(&error);
@@ -286,7 +290,11 @@ impl Rsvp {
         }
         let (mut hops, mut changed) = (BTreeSet::new(), BTreeSet::new());
         for sender in concerned {
-            let Some(record) = self.senders.get(*sender) else { continue };
+            let Some(record) =
+                invariant!(self.senders.get(*sender), "blockade state is about a sender that stands")
+            else {
+                continue;
+            };
             let (hop, iif) = (record.hop, record.iif);
             if !hops.insert(hop) && !style.is_explicit() {
                 continue; // one piece of state for each previous hop
@@ -358,8 +366,12 @@ impl Rsvp {
     fn pass_to(&mut self, passed: &PassedError<'_>, branch: Key, hop: u32) -> bool {
         let PassedError { session, message, error, style, senders: concerned, spared_under, failed, .. } =
             *passed;
-        let Some(record) = self.branches.get(branch) else { return false };
-        let Some(request) = record.request(hop) else { return false };
+        let Some(record) =
+            invariant!(self.branches.get(branch), "an error is passed to a reservation that stands")
+        else {
+            return false;
+        };
+        let Some(request) = invariant!(record.request(hop), "a blamed request stands") else { return false };
         // Next hops with smaller requests did not cause the error.
         if spared_under.is_some_and(|blockade| merge::exceeds(&blockade, &request.flowspec)) {
             return false;
@@ -413,7 +425,11 @@ impl Rsvp {
             }
             return true;
         }
-        let Some(next) = self.hops.lookup(hop).copied() else { return false };
+        let Some(next) =
+            invariant!(self.hops.lookup(hop).copied(), "an error is passed to a next hop that is stored")
+        else {
+            return false;
+        };
         if message.hop.is_some_and(|from| from.addr == next.addr) {
             self.counters.errors_returning += 1;
             tracing::debug!(peer = %next.addr, reason = "its next hop sent it", "ResvErr dropped");
@@ -427,7 +443,12 @@ impl Rsvp {
             tracing::debug!(peer = %next.addr, reason = "too many for the request", "ResvErr dropped");
             return false;
         }
-        let Some(of) = self.sessions.get(session).map(|one| self.session_of(one)) else { return false };
+        let Some(of) = invariant!(
+            self.sessions.get(session).map(|one| self.session_of(one)),
+            "an error is passed in a session that stands"
+        ) else {
+            return false;
+        };
         let repeats = self.may_repeat_in_errors(message);
         let envelope = self.envelope_to(next.addr, oif);
         self.transmit(envelope, MessageType::RESV_ERR, |node, w| {

@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use std::collections::BTreeSet;
 
-use signalbox_core::Key;
+use signalbox_core::{Key, invariant};
 
 use super::Rsvp;
 use super::closing::Torn;
@@ -134,8 +134,17 @@ impl Rsvp {
         flows: &[(Key, FlowSpec)],
         scope: Option<Vec<IpAddr>>,
     ) -> bool {
-        let Some(before) = self.hops.lookup(resv.hop).copied() else { return false };
-        let Some(sender) = flows.first().and_then(|(key, _)| self.senders.get(*key)) else { return false };
+        let Some(before) =
+            invariant!(self.hops.lookup(resv.hop).copied(), "a Resv goes to a previous hop that is stored")
+        else {
+            return false;
+        };
+        let Some(sender) = invariant!(
+            flows.first().and_then(|(key, _)| self.senders.get(*key)),
+            "a Resv names senders that stand"
+        ) else {
+            return false;
+        };
         let back =
             Back { lih: before.lih, iif: sender.iif, envelope: self.envelope_before(before.addr, sender) };
         let sent = self.compose_back(resv, back, flows, scope);
@@ -157,7 +166,12 @@ impl Rsvp {
 
     /// Sends the previous hops of a sender's standby copies what is reserved.
     pub(super) fn reserve_standby(&mut self, session: Key, key: Key) {
-        let Some(hop) = self.senders.get(key).map(|sender| sender.hop) else { return };
+        let Some(hop) = invariant!(
+            self.senders.get(key).map(|sender| sender.hop),
+            "a standby reservation is for a sender that stands"
+        ) else {
+            return;
+        };
         let Some(style) = self.sessions.get(session).and_then(|one| one.style) else { return };
         let about = SentState::Part(session, hop);
         let resv = OutgoingResv { session, hop, style, confirm: None, about, by_id: false };
@@ -174,7 +188,11 @@ impl Rsvp {
                 if hops.iter().any(|(hop, _)| *hop == path.hop) {
                     continue;
                 }
-                let Some(hop) = self.hops.lookup(path.hop) else { continue };
+                let Some(hop) =
+                    invariant!(self.hops.lookup(path.hop), "the previous hop of a standby copy is stored")
+                else {
+                    continue;
+                };
                 let envelope = self.envelope_back(hop.addr, path.iif, path.flags & NON_RSVP != 0);
                 hops.push((path.hop, Back { lih: hop.lih, iif: path.iif, envelope }));
             }
@@ -209,7 +227,7 @@ impl Rsvp {
             self.end_waiting_tears(session, RsvpHop { addr: envelope.dst, lih }, style, flows);
         }
         self.transmit_state(envelope, MessageType::RESV, about, by_id, |node, w| {
-            let Some(record) = node.sessions.get(session) else { return };
+            let Some(record) = invariant!(node.sessions.get(session), "a Resv has a session") else { return };
             let own = RsvpHop { addr: envelope.src, lih };
             w.session(&node.session_of(record), false).hop(&own).time_values(period);
             if let Some(receiver) = confirm {
@@ -244,7 +262,7 @@ impl Rsvp {
     /// A Resv goes out: ResvTears of what it requests that wait for their acknowledgment are not sent again. Those of another
     /// style are, because they end what a Resv of this style does not replace.
     fn end_waiting_tears(&mut self, session: Key, hop: RsvpHop, style: Style, flows: &[(Key, FlowSpec)]) {
-        let Some(record) = self.sessions.get(session) else { return };
+        let Some(record) = invariant!(self.sessions.get(session), "a Resv has its session") else { return };
         let mark = self.torn_mark(&Torn::resv(self.session_of(record), hop));
         if !self.neighbours.waits(mark) {
             return;
@@ -265,7 +283,7 @@ impl Rsvp {
 
     /// A Resv goes out: tears of what it requests are not repeated any more.
     fn resv_again(&mut self, session: Key, hop: RsvpHop, flows: &[(Key, FlowSpec)]) {
-        let Some(record) = self.sessions.get(session) else { return };
+        let Some(record) = invariant!(self.sessions.get(session), "a new Resv has a session") else { return };
         let senders = self.filters_of(flows);
         self.end_repetition(&Torn::resv(self.session_of(record), hop), Some(&senders));
     }
@@ -332,7 +350,12 @@ impl Rsvp {
         objects: &[u8],
     ) {
         let senders: Vec<Key> = senders.collect();
-        let Some(before) = self.hops.lookup(hop).copied() else { return };
+        let Some(before) =
+            invariant!(self.hops.lookup(hop).copied(), "a ResvTear goes to a previous hop that is stored")
+        else {
+            return;
+        };
+        // The list is empty if nothing was sent for the senders of the hop.
         let Some(sender) = senders.iter().find_map(|key| self.senders.get(*key)) else { return };
         let back =
             Back { lih: before.lih, iif: sender.iif, envelope: self.envelope_before(before.addr, sender) };
@@ -350,14 +373,14 @@ impl Rsvp {
     /// Composes a ResvTear to one previous hop.
     fn tear_back(&mut self, session: Key, back: Back, style: Style, senders: &[Key], objects: &[u8]) {
         let Back { lih, iif, envelope } = back;
-        let Some(record) = self.sessions.get(session) else { return };
+        let Some(record) = invariant!(self.sessions.get(session), "a tear has its session") else { return };
         let torn = Torn::resv(self.session_of(record), RsvpHop { addr: envelope.dst, lih });
         let named = senders.iter().filter(|_| style.is_explicit());
         let named = named.filter_map(|key| Some(self.filter_of(self.senders.get(*key)?))).collect();
         let about = SentState::ResvTear(self.torn_mark(&torn));
         let (way, torn) = ((iif, envelope), (torn, named));
         self.send_tear(way, MessageType::RESV_TEAR, torn, about, |node, w| {
-            let Some(record) = node.sessions.get(session) else { return };
+            let Some(record) = invariant!(node.sessions.get(session), "a tear has a session") else { return };
             let own = RsvpHop { addr: envelope.src, lih };
             w.session(&node.session_of(record), false).hop(&own);
             carry(w, objects);
@@ -391,7 +414,7 @@ impl Rsvp {
         confirm: &Confirm,
         senders: &[Key],
     ) {
-        let Some(record) = self.sessions.get(session) else { return };
+        let Some(record) = invariant!(self.sessions.get(session), "a receiver has a session") else { return };
         let v6 = confirm.receiver.is_ipv6();
         let (of, node) = (self.session_of(record), self.own_address(confirm.oif, v6));
         let mut flows: Vec<(Option<Filter>, FlowSpec)> = Vec::new();

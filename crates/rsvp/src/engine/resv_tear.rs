@@ -1,7 +1,7 @@
 //! Reservations that end: ResvTears that arrive (RFC 2205 §3.1.6; RTEAR MESSAGE ARRIVES of RFC 2209), and senders that
 //! end.
 
-use signalbox_core::Key;
+use signalbox_core::{Key, invariant};
 use signalbox_resources::{End, Resources};
 
 use super::Rsvp;
@@ -108,7 +108,7 @@ impl Rsvp {
     /// Removes the request of a next hop. A reservation ends with its last request.
     pub(super) fn remove_request(&mut self, key: Key, hop: u32, resources: &mut Resources) {
         self.remove_request_id(key, hop);
-        let Some(branch) = self.branches.get_mut(key) else { return };
+        let Some(branch) = invariant!(self.branches.get_mut(key), "a request has its branch") else { return };
         match branch.remove(hop) {
             Some(request) => self.release_hop(request.hop),
             None => self.remove_branch(key, resources),
@@ -117,9 +117,9 @@ impl Rsvp {
 
     /// A sender ends: reservations for it alone end, shared ones go on without it.
     pub(super) fn leave_reservations(&mut self, session: Key, key: Key, resources: &mut Resources) {
-        let Some(record) = self.sessions.get(session) else { return };
+        let Some(record) = invariant!(self.sessions.get(session), "a sender has its session") else { return };
         let Some(style) = record.style else { return };
-        let Some(sender) = self.senders.get(key) else { return };
+        let Some(sender) = invariant!(self.senders.get(key), "a sender that leaves stands") else { return };
         let branches: Vec<Key> = self.branches_of(sender).map(|(branch, _)| branch).collect();
         let egress: Vec<_> = sender.egress().collect();
         if style != Style::Ff {
@@ -147,7 +147,7 @@ impl Rsvp {
     }
 
     fn without_named(&mut self, session: Key, key: Key, sender: Key, resources: &mut Resources) {
-        let Some(branch) = self.branches.get_mut(key) else { return };
+        let Some(branch) = invariant!(self.branches.get_mut(key), "a shared branch stands") else { return };
         let mut ended: Vec<u32> = Vec::new();
         let mut named = false;
         for request in branch.requests_mut() {
@@ -176,6 +176,7 @@ impl Rsvp {
         for hop in ended {
             self.remove_request(key, hop, resources);
         }
+        // It ended if all its requests did.
         let Some(branch) = self.branches.get(key) else { return };
         if self.has_senders(session, branch) {
             self.reinstall(key, resources);

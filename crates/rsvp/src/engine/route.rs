@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery};
 use signalbox_core::stamp::Stamp;
-use signalbox_core::{IfIndex, Key};
+use signalbox_core::{IfIndex, Key, invariant};
 use signalbox_resources::{End, Resources};
 
 use super::Rsvp;
@@ -68,13 +68,18 @@ impl RouteChecks {
 impl Rsvp {
     /// Asks the driver for the route of a sender's data (RFC 2205 §3.11.4).
     pub(super) fn look_up_route(&mut self, key: Key) {
-        let Some(sender) = self.senders.get_mut(key) else { return };
+        let Some(sender) = invariant!(self.senders.get_mut(key), "a routed sender stands") else { return };
         if sender.oif == Iface::NONE && !sender.has(REPAIR) {
             sender.set(UNSENT, true);
         }
         sender.set(RESOLVING, true);
-        let Some(sender) = self.senders.get(key) else { return };
-        let Some(session) = self.sessions.get_index(sender.session) else { return };
+        let Some(sender) = invariant!(self.senders.get(key), "a looked-up sender stands") else { return };
+        let Some(session) = invariant!(
+            self.sessions.get_index(sender.session),
+            "a route is looked up for a session that stands"
+        ) else {
+            return;
+        };
         let src = self.addresses.unpack(sender.src, session.v6);
         let dst = self.addresses.unpack(session.dest, session.v6);
         if session.multicast {
@@ -123,10 +128,14 @@ impl Rsvp {
         };
         let gateway = result.ok().filter(|_| iface != Iface::NONE).and_then(|route| route.gateway);
         let gateway = gateway.map_or(0, |gateway| self.note_gateway(gateway));
-        let Some(sender) = self.senders.get_mut(key) else { return };
+        let Some(sender) =
+            invariant!(self.senders.get_mut(key), "a sender stands while its next hop is stored")
+        else {
+            return;
+        };
         let before = core::mem::replace(&mut sender.gateway, gateway);
         tracing::debug!(session = %self.logged_of(key), route = ?result, "route found");
-        let Some(sender) = self.senders.get(key) else { return };
+        let Some(sender) = invariant!(self.senders.get(key), "an answered sender stands") else { return };
         let turned = before != gateway && sender.oif == iface && iface.is_real() && !sender.has(UNSENT);
         // A backup route stays until the answer about it.
         let standby = Self::standby_interface(sender);
@@ -219,7 +228,12 @@ impl Rsvp {
     /// Makes a sender follow the multicast route of its pair, if that is known.
     fn follow_tree(&mut self, key: Key, resources: &mut Resources) {
         let Some(sender) = self.senders.get(key).filter(|one| !one.has(LOCAL_ONLY)) else { return };
-        let Some(session) = self.sessions.key_of(sender.session) else { return };
+        let Some(session) =
+            invariant!(self.sessions.key_of(sender.session), "a sender that follows a tree has a session")
+        else {
+            return;
+        };
+        // The pair may have ended and come again since: its new route is not known yet.
         let Some(tree) = self.pair_of(sender).and_then(|pair| self.trees.route(pair)) else { return };
         let tree = tree.clone();
         if let Some(sender) = self.senders.get_mut(key) {
@@ -234,8 +248,12 @@ impl Rsvp {
 
     /// Computes the egress of a sender from its multicast route: outgoing interfaces and applications of this node.
     pub(super) fn update_egress(&mut self, key: Key, resources: &mut Resources) {
-        let Some(sender) = self.senders.get(key) else { return };
-        let Some(session) = self.sessions.get_index(sender.session) else { return };
+        let Some(sender) = invariant!(self.senders.get(key), "a leaving sender stands") else { return };
+        let Some(session) =
+            invariant!(self.sessions.get_index(sender.session), "an egress is that of a session that stands")
+        else {
+            return;
+        };
         let apart = self
             .sessions
             .key_of(sender.session)
@@ -261,8 +279,12 @@ impl Rsvp {
 
     /// Changes the egress of a sender's data.
     fn apply_egress(&mut self, key: Key, egress: &[Iface], resources: &mut Resources) {
-        let Some(sender) = self.senders.get(key) else { return };
-        let Some(session) = self.sessions.key_of(sender.session) else { return };
+        let Some(sender) = invariant!(self.senders.get(key), "a rerouted sender stands") else { return };
+        let Some(session) =
+            invariant!(self.sessions.key_of(sender.session), "an egress changes of a session that stands")
+        else {
+            return;
+        };
         let unsent = sender.has(UNSENT);
         let same = sender.egress().eq(egress.iter().copied());
         if same && !unsent {
@@ -305,7 +327,7 @@ impl Rsvp {
         before: &[Iface],
         resources: &mut Resources,
     ) {
-        let Some(sender) = self.senders.get(key) else { return };
+        let Some(sender) = invariant!(self.senders.get(key), "a sender that left stands") else { return };
         let left: Vec<Key> = self
             .branches_of(sender)
             .filter(|(_, branch)| before.contains(&branch.oif) && branch.grant().is_some())
@@ -314,7 +336,10 @@ impl Rsvp {
             .collect();
         for branch in left {
             self.queue_policing_check(branch);
-            let Some(branch) = self.branches.get_mut(branch) else { continue };
+            let Some(branch) = invariant!(self.branches.get_mut(branch), "a released reservation stands")
+            else {
+                continue;
+            };
             if let Some(grant) = branch.grant() {
                 branch.set_grant(None);
                 resources.because(End::Rerouted);
@@ -336,7 +361,7 @@ impl Rsvp {
         if self.sessions.get(session).is_some_and(|one| one.style != Some(Style::Ff)) {
             return self.reinstall_of(session, key, resources);
         }
-        let Some(sender) = self.senders.get(key) else { return };
+        let Some(sender) = invariant!(self.senders.get(key), "a returned sender stands") else { return };
         let again = |iface: Iface| sender.leaves_by(iface) && !before.contains(&iface);
         let met: Vec<Key> =
             self.branches_of(sender).filter(|(_, branch)| again(branch.oif)).map(|(key, _)| key).collect();
@@ -351,7 +376,7 @@ impl Rsvp {
         let delay = new.filter_map(|iface| Some(self.interfaces.get(*iface)?.config.repair_delay)).min();
         let Some(delay) = delay else { return };
         let at = Stamp::after(self.now + delay);
-        let Some(sender) = self.senders.get_mut(key) else { return };
+        let Some(sender) = invariant!(self.senders.get_mut(key), "a repaired sender stands") else { return };
         if !sender.has(PATH) || at.min(sender.path_at) == at {
             sender.path_at = at;
             sender.set(PATH, true);
@@ -397,7 +422,7 @@ impl Rsvp {
     }
 
     pub(super) fn look_up_again(&mut self, key: Key) {
-        let Some(sender) = self.senders.get(key) else { return };
+        let Some(sender) = invariant!(self.senders.get(key), "a checked sender stands") else { return };
         // The kernel reports changes of multicast routes.
         let multicast = self.sessions.get_index(sender.session).is_some_and(|one| one.multicast);
         if !multicast && !sender.has(RESOLVING) {
@@ -420,13 +445,21 @@ impl Rsvp {
             self.look_up_again(key);
         }
         while left > 0 && !self.route_checks.is_idle() {
-            let Some(range) = self.route_checks.ranges.front_mut() else { return };
+            let Some(range) =
+                invariant!(self.route_checks.ranges.front_mut(), "checks that are not over have a range")
+            else {
+                return;
+            };
             let Some(index) = self.destinations.step(range) else {
                 self.route_checks.ranges.pop_front();
                 continue;
             };
             left -= 1;
-            let Some(session) = self.sessions.key_of(index) else { continue };
+            let Some(session) =
+                invariant!(self.sessions.key_of(index), "a destination ends with its session")
+            else {
+                continue;
+            };
             let senders: Vec<Key> = self.senders_of(session).map(|(key, _)| key).collect();
             for key in senders {
                 self.look_up_again(key);

@@ -5,7 +5,7 @@
 
 use core::net::IpAddr;
 
-use signalbox_core::Key;
+use signalbox_core::{Key, invariant};
 
 use super::Rsvp;
 use super::interfaces::{Iface, milliseconds};
@@ -73,7 +73,10 @@ impl Rsvp {
         if !self.goes_to_group(key) {
             return self.neighbours.acknowledged_by(state).is_some();
         }
-        let Some(known) = self.interfaces.get(iface) else { return false };
+        let Some(known) = invariant!(self.interfaces.get(iface), "a Path was sent by a known interface")
+        else {
+            return false;
+        };
         let hops = self.reserving_hops(key, iface);
         let answered = |hop: &IpAddr| self.neighbours.has_acknowledged(state, *hop);
         self.neighbours.config().of(known.ifindex).reduction.all_nodes_capable

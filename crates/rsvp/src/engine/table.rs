@@ -5,7 +5,7 @@ use core::net::IpAddr;
 
 use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::slab::Slab;
-use signalbox_core::{Key, SessionChange};
+use signalbox_core::{Key, SessionChange, invariant};
 use signalbox_resources::Resources;
 use signalbox_resources::intserv::TSpec;
 
@@ -202,7 +202,7 @@ impl Rsvp {
     /// A sender or a reservation of a session appears or disappears.
     pub(super) fn note_changed(&mut self, session: Key) {
         let Self { sessions, addresses, changes, .. } = self;
-        let Some(record) = sessions.get(session) else { return };
+        let Some(record) = invariant!(sessions.get(session), "a changed session stands") else { return };
         changes.note(|| {
             let dest = addresses.unpack(record.dest, record.v6);
             let Session { protocol, kind, port, .. } = *record;
@@ -338,7 +338,7 @@ impl Rsvp {
         self.leave_tree(key);
         self.withheld.remove(key);
         self.sender_wheel.cancel(&mut self.senders, key.index());
-        let Some(sender) = self.senders.get(key) else { return };
+        let Some(sender) = invariant!(self.senders.get(key), "a sender is removed once") else { return };
         let ([before, after], session) = (sender.siblings, sender.session);
         let (hop, adspec, src, held_by) = (sender.hop, sender.adspec, sender.src, sender.held_by);
         let refreshes = sender.has(RESV).then_some(sender.resv_at);
@@ -482,7 +482,7 @@ impl Rsvp {
     /// Removes a reservation with all its requests and releases its grant.
     pub(super) fn remove_branch(&mut self, key: Key, resources: &mut Resources) {
         self.queue_policing_check(key);
-        let Some(branch) = self.branches.get(key) else { return };
+        let Some(branch) = invariant!(self.branches.get(key), "a branch is removed once") else { return };
         let (session, sender, next) = (branch.session, branch.sender, branch.next);
         let oif = branch.oif;
         if let Some(grant) = branch.grant() {
@@ -537,7 +537,7 @@ impl Rsvp {
                 self.remove_sent(SentState::Path(key, iface));
             }
         }
-        let Some(sender) = self.senders.get_mut(key) else { return };
+        let Some(sender) = invariant!(self.senders.get_mut(key), "a leaving sender stands") else { return };
         let first = egress.first().copied().unwrap_or(Iface::NONE);
         let rest = egress.get(1..).unwrap_or_default();
         if rest.is_empty() {

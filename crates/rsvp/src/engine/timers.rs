@@ -2,7 +2,7 @@
 
 use signalbox_core::stamp::Stamp;
 use signalbox_core::wheel::Timed as _;
-use signalbox_core::{Key, Time};
+use signalbox_core::{Key, Time, invariant};
 use signalbox_resources::{End, Resources};
 
 use super::Rsvp;
@@ -47,7 +47,7 @@ impl Rsvp {
     /// Handles what is due for one sender. Returns how many senders of the session it visited.
     fn step_sender(&mut self, key: Key, resources: &mut Resources) -> u32 {
         let now = self.now;
-        let Some(sender) = self.senders.get(key) else { return 0 };
+        let Some(sender) = invariant!(self.senders.get(key), "a timed sender stands") else { return 0 };
         let mates = self.sessions.get_index(sender.session).map_or(0, |session| u32::from(session.count));
         if sender.is_over(now) {
             self.counters.senders_expired += 1;
@@ -103,7 +103,7 @@ impl Rsvp {
 
     /// Sets the time of the next Path: soon after a change if staged refreshes are configured, else after a period.
     pub(super) fn schedule_path(&mut self, key: Key, changed: bool) {
-        let Some(sender) = self.senders.get(key) else { return };
+        let Some(sender) = invariant!(self.senders.get(key), "a scheduled sender stands") else { return };
         if sender.branches_out() {
             let all: Vec<Iface> = sender.egress().filter(|iface| iface.is_real()).collect();
             self.schedule_paths(key, changed, &all);
@@ -112,7 +112,7 @@ impl Rsvp {
         let oif = sender.oif;
         let stage = if changed { Stage::FIRST } else { sender.path_stage.next() };
         let (at, stage) = self.after_stage(oif, stage, &SentState::Path(key, oif));
-        let Some(sender) = self.senders.get_mut(key) else { return };
+        let Some(sender) = invariant!(self.senders.get_mut(key), "a staged sender stands") else { return };
         sender.path_at = Stamp::after(at);
         sender.set(PATH, true);
         sender.set(REPAIR | UNSENT, false);
@@ -122,7 +122,7 @@ impl Rsvp {
     /// Refreshes a sender at those of its several outgoing interfaces where it is due.
     fn refresh_due_paths(&mut self, key: Key) {
         let now = self.now;
-        let Some(sender) = self.senders.get(key) else { return };
+        let Some(sender) = invariant!(self.senders.get(key), "a refreshed sender stands") else { return };
         let waits = |way: &Iface| sender.path_time(*way).is_some_and(|one| !one.at.is_due(now));
         let due: Vec<(Iface, Stage)> = sender
             .egress()
@@ -145,13 +145,13 @@ impl Rsvp {
         for iface in ifaces {
             // A change of one state at several interfaces is no burst.
             self.last_trigger = last_trigger;
-            let Some(sender) = self.senders.get(key) else { return };
+            let Some(sender) = invariant!(self.senders.get(key), "each stage has its sender") else { return };
             let before = sender.path_time(*iface).map_or(Stage::OVER, |one| one.stage);
             let stage = if changed { Stage::FIRST } else { before.next() };
             let (at, stage) = self.after_stage(*iface, stage, &SentState::Path(key, *iface));
             path_times.push(PathTime { iface: *iface, at: Stamp::after(at), stage });
         }
-        let Some(sender) = self.senders.get_mut(key) else { return };
+        let Some(sender) = invariant!(self.senders.get_mut(key), "a paced sender stands") else { return };
         let kept = sender.extra.iter().flat_map(|extra| extra.path_times.iter().copied());
         path_times.extend(kept.filter(|one| !ifaces.contains(&one.iface) && sender.leaves_by(one.iface)));
         let first = path_times.iter().map(|one| one.at).reduce(Stamp::min);
@@ -163,7 +163,7 @@ impl Rsvp {
 
     /// Starts the Resv refreshes of a previous hop in the record of this sender.
     pub(super) fn schedule_resv(&mut self, key: Key, at: Time) {
-        let Some(sender) = self.senders.get_mut(key) else { return };
+        let Some(sender) = invariant!(self.senders.get_mut(key), "a Resv's keeper stands") else { return };
         sender.resv_at = Stamp::after(at);
         sender.set(RESV, true);
         self.arm_sender(key);
@@ -171,7 +171,7 @@ impl Rsvp {
 
     /// Restarts the Resv refreshes of a previous hop after a change was sent.
     pub(super) fn resv_changed(&mut self, key: Key) {
-        let Some(sender) = self.senders.get(key) else { return };
+        let Some(sender) = invariant!(self.senders.get(key), "a changed keeper stands") else { return };
         let (started, iif, about) = (sender.has(RESV), sender.iif, self.resvs_of(sender));
         let (at, stage) = self.after_stage(iif, Stage::FIRST, &about);
         if started && stage.is_over() {
@@ -185,7 +185,7 @@ impl Rsvp {
 
     /// Sets the time of the next Resv refresh of this record.
     fn later_resv(&mut self, key: Key) {
-        let Some(sender) = self.senders.get(key) else { return };
+        let Some(sender) = invariant!(self.senders.get(key), "a refreshed keeper stands") else { return };
         let (stage, iif, about) = (sender.resv_stage.next(), sender.iif, self.resvs_of(sender));
         let (at, stage) = self.after_stage(iif, stage, &about);
         if let Some(sender) = self.senders.get_mut(key) {
@@ -210,8 +210,12 @@ impl Rsvp {
         tear: Option<&crate::wire::Message<'_>>,
         resources: &mut Resources,
     ) {
-        let Some(sender) = self.senders.get(key) else { return };
-        let Some(session) = self.sessions.key_of(sender.session) else { return };
+        let Some(sender) = invariant!(self.senders.get(key), "a sender ends once") else { return };
+        let Some(session) =
+            invariant!(self.sessions.key_of(sender.session), "a session ends after its senders")
+        else {
+            return;
+        };
         let apart = sender.has(LOCAL_ONLY).then(|| self.filter_of(sender));
         self.send_path_tear(key, tear);
         self.path_gone(key);
@@ -225,8 +229,12 @@ impl Rsvp {
 
     fn step_branch(&mut self, key: Key, resources: &mut Resources) {
         let now = self.now;
-        let Some(branch) = self.branches.get(key) else { return };
-        let Some(session) = self.sessions.key_of(branch.session) else { return };
+        let Some(branch) = invariant!(self.branches.get(key), "a timed branch stands") else { return };
+        let Some(session) =
+            invariant!(self.sessions.key_of(branch.session), "a session ends after its reservations")
+        else {
+            return;
+        };
         let over = branch.requests().any(|one| {
             one.is_over(now) || !is_application(one.hop) && one.senders().iter().any(|(_, at)| at.is_due(now))
         });
@@ -251,7 +259,7 @@ impl Rsvp {
 
     /// (Re)starts the timer of a sender for its first deadline. It is called when a deadline may be sooner than before.
     pub(super) fn arm_sender(&mut self, key: Key) {
-        let Some(sender) = self.senders.get(key) else { return };
+        let Some(sender) = invariant!(self.senders.get(key), "an armed sender stands") else { return };
         match sender.deadline() {
             Some(at) => self.sender_wheel.arm_by(&mut self.senders, key.index(), at.time(self.now)),
             None => {
@@ -263,7 +271,7 @@ impl Rsvp {
     /// Starts the timer of a new sender for the time of its first refresh, if the sender lives that long. The answer
     /// about its route and its first reservation do not restart the timer; it is corrected when it fires.
     pub(super) fn start_sender(&mut self, key: Key) {
-        let Some(sender) = self.senders.get(key) else { return };
+        let Some(sender) = invariant!(self.senders.get(key), "a started sender stands") else { return };
         let (iif, expires) = (sender.iif, sender.expires.time(self.now));
         let period = core::time::Duration::from_millis(u64::from(self.interfaces.period(iif, self.now)));
         let deadline = expires.min(self.now + period / 2);
@@ -273,6 +281,7 @@ impl Rsvp {
     /// (Re)starts the timer of a reservation for its first deadline. It is called when a deadline may be sooner than
     /// before.
     pub(super) fn arm_branch(&mut self, key: Key) {
+        // It ended if all its requests did.
         let Some(branch) = self.branches.get(key) else { return };
         match branch.deadline() {
             Some(at) => self.branch_wheel.arm_by(&mut self.branches, key.index(), at.time(self.now)),

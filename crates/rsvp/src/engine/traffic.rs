@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use signalbox_core::node::Prefix;
 use signalbox_core::traffic::{FlowFilter, ServiceClass};
-use signalbox_core::{IfIndex, Key};
+use signalbox_core::{IfIndex, Key, invariant};
 use signalbox_resources::intserv::{ErrorTerms, Given, TSpec};
 use signalbox_resources::request::GuaranteedRequest;
 use signalbox_resources::{
@@ -34,7 +34,10 @@ impl Rsvp {
         self.queue_policing_check(key);
         let mut filters = core::mem::take(&mut self.buffers.filters);
         filters.clear();
-        let Some(branch) = self.branches.get(key) else { return Ok(()) };
+        let Some(branch) = invariant!(self.branches.get(key), "a reservation stands while it is installed")
+        else {
+            return Ok(());
+        };
         if !branch.oif.is_real() {
             return Ok(()); // data for an application of this node leave by no interface
         }
@@ -240,7 +243,7 @@ impl Rsvp {
             return;
         }
         let Err(failure) = self.install(key, resources) else { return };
-        let Some(branch) = self.branches.get_mut(key) else { return };
+        let Some(branch) = invariant!(self.branches.get_mut(key), "a refused branch stands") else { return };
         branch.retry_install = true;
         let flags = if branch.grant().is_some() { ErrorFlags::IN_PLACE } else { ErrorFlags::default() };
         let hops: Vec<u32> = branch.requests().map(|request| request.hop).collect();
@@ -252,7 +255,11 @@ impl Rsvp {
 
     /// Asks again for all reservations that may be for a sender, because it changed.
     pub(super) fn reinstall_of(&mut self, session: Key, sender: Key, resources: &mut Resources) {
-        let Some(record) = self.senders.get(sender) else { return };
+        let Some(record) =
+            invariant!(self.senders.get(sender), "a sender stands while its reservations are asked for")
+        else {
+            return;
+        };
         if self.sessions.get(session).is_none_or(|one| one.reserved == 0) {
             return;
         }
@@ -282,7 +289,11 @@ impl Rsvp {
             return;
         };
         branch.set_grant(None);
-        let Some(session) = self.sessions.key_of(branch.session) else { return };
+        let Some(session) =
+            invariant!(self.sessions.key_of(branch.session), "the session of a lost grant stands")
+        else {
+            return;
+        };
         self.counters.lost += 1;
         tracing::debug!(session = %self.logged(session), grant = grant.0, reason = ?why, "reservation lost");
         let failure = match why {
@@ -309,8 +320,8 @@ impl Rsvp {
 
     /// Reports the failure of a request to its next hop.
     pub(super) fn report_failure(&mut self, key: Key, hop: u32, failure: Failure, flags: ErrorFlags) {
-        let Some(branch) = self.branches.get(key) else { return };
-        let Some(request) = branch.request(hop) else { return };
+        let Some(branch) = invariant!(self.branches.get(key), "a reported branch stands") else { return };
+        let Some(request) = invariant!(branch.request(hop), "a reported request stands") else { return };
         let policy =
             if failure.code == ErrorCode::POLICY { policy_in(request.carried()) } else { Box::default() };
         self.report_failure_with(key, hop, (failure, flags), *request.flowspec, policy);
@@ -325,10 +336,14 @@ impl Rsvp {
         flowspec: FlowSpec,
         policy: Box<[u8]>,
     ) {
-        let Some(branch) = self.branches.get(key) else { return };
-        let Some(request) = branch.request(hop) else { return };
-        let Some(session) = self.sessions.get_index(branch.session) else { return };
-        let Some(style) = session.style else { return };
+        let Some(branch) = invariant!(self.branches.get(key), "a blamed branch stands") else { return };
+        let Some(request) = invariant!(branch.request(hop), "a blamed request stands") else { return };
+        let Some(session) =
+            invariant!(self.sessions.get_index(branch.session), "an error is about a session that stands")
+        else {
+            return;
+        };
+        let Some(style) = invariant!(session.style, "a reserved session has a style") else { return };
         let filters = if branch.sender == NONE {
             let senders = request.senders().iter();
             senders.filter_map(|(sender, _)| Some(self.filter_of(self.senders.get(*sender)?))).collect()

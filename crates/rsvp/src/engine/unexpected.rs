@@ -4,7 +4,7 @@
 
 use core::net::IpAddr;
 
-use signalbox_core::Key;
+use signalbox_core::{Key, invariant};
 use signalbox_resources::Resources;
 
 use super::Rsvp;
@@ -35,7 +35,12 @@ impl Rsvp {
         }
         let Some(at) = extra.unexpected.iter().position(|path| path.iif == expected) else { return };
         let upstream = self.change_of_sender(session, key);
-        let Some(extra) = self.senders.get_mut(key).and_then(|sender| sender.extra.as_mut()) else { return };
+        let Some(extra) = invariant!(
+            self.senders.get_mut(key).and_then(|sender| sender.extra.as_mut()),
+            "a stored path stays until it is used"
+        ) else {
+            return;
+        };
         let new = extra.unexpected.swap_remove(at);
         let seen = |sender: &Sender| (*sender.tspec, sender.adspec, sender.has(NON_RSVP));
         let reported = self.senders.get(key).filter(|sender| sender.leaves_by(Iface::LOCAL)).map(seen);
@@ -58,7 +63,7 @@ impl Rsvp {
     /// Exchanges the path state in use with stored state.
     fn swap_unexpected(&mut self, key: Key, new: UnexpectedPath) {
         self.withheld.remove(key);
-        let Some(sender) = self.senders.get_mut(key) else { return };
+        let Some(sender) = invariant!(self.senders.get_mut(key), "a swapped sender stands") else { return };
         let old = sender.as_stored();
         sender.extra().unexpected.push(old);
         let (refreshed, at) = (sender.has(RESV), sender.resv_at);
@@ -94,7 +99,10 @@ impl Rsvp {
             ttl: contents.ttl,
             flags: contents.flags,
         };
-        let Some(sender) = self.senders.get_mut(key) else { return Ok(()) };
+        let Some(sender) = invariant!(self.senders.get_mut(key), "a path is stored for a sender that stands")
+        else {
+            return Ok(());
+        };
         let unexpected = &mut sender.extra().unexpected;
         let old = match unexpected.iter_mut().find(|one| one.iif == contents.iface) {
             Some(old) => Some(core::mem::replace(old, new)),
@@ -149,8 +157,11 @@ impl Rsvp {
     /// for applications only, takes its place if there is any.
     pub(super) fn end_path(&mut self, key: Key, tear: Option<&Message<'_>>, resources: &mut Resources) {
         self.expire_unexpected(key);
-        let Some(sender) = self.senders.get(key) else { return };
-        let Some(session) = self.sessions.key_of(sender.session) else { return };
+        let Some(sender) = invariant!(self.senders.get(key), "a path ends before its sender") else { return };
+        let Some(session) = invariant!(self.sessions.key_of(sender.session), "the session of a path stands")
+        else {
+            return;
+        };
         // Standby copies do not outlive the Path: it was their sender's end, or they come again.
         let stored = sender.extra.as_ref().filter(|_| !sender.has(PROTECTED));
         let next = stored.and_then(|extra| extra.unexpected.first().copied());
@@ -202,7 +213,7 @@ impl Rsvp {
         if let Some(record) = self.sessions.get_mut(session) {
             record.unblock(Blocked::Sender(key));
         }
-        let Some(sender) = self.senders.get_mut(key) else { return };
+        let Some(sender) = invariant!(self.senders.get_mut(key), "an adopting sender stands") else { return };
         let (hop, adspec) = (sender.hop, sender.adspec);
         let refreshed = sender.has(RESV).then_some(sender.resv_at);
         (sender.iif, sender.hop, sender.adspec) = (new.iif, new.hop, new.adspec);

@@ -247,7 +247,11 @@ impl Rsvp {
         let mut views: Vec<(u32, UpstreamView)> = Vec::new();
         for (key, sender) in self.senders_of(session).filter(|(_, sender)| !sender.has(LOCAL)) {
             let Some(flowspec) = self.forwarded(key, sender, false) else { continue };
-            let Some(hop) = self.hops.lookup(sender.hop) else { continue };
+            let Some(hop) =
+                invariant!(self.hops.lookup(sender.hop), "the previous hop of a sender is stored")
+            else {
+                continue;
+            };
             let place = match views.iter().position(|(hop, _)| *hop == sender.hop) {
                 Some(place) => place,
                 None => {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use signalbox_core::Key;
+use signalbox_core::{Key, invariant};
 
 use super::Rsvp;
 use super::sender::{PROTECTED, RESV, STANDBY};
@@ -62,7 +62,11 @@ impl Rsvp {
 
     /// Whether the refresh timer of the previous hop of a sender runs.
     fn is_refreshed(&self, key: Key, session: u32, hop: u32) -> bool {
-        let Some(session) = self.sessions.key_of(session) else { return false };
+        let Some(session) =
+            invariant!(self.sessions.key_of(session), "a withheld request is that of a session")
+        else {
+            return false;
+        };
         let keeper = self.refresh_keeper(session, hop, key);
         self.senders.get(keeper).is_some_and(|sender| sender.has(RESV))
     }

@@ -1,7 +1,7 @@
 //! Acknowledgments (RFC 2961 §4.3), alone or in other messages.
 
-use signalbox_core::IfIndex;
 use signalbox_core::slab::Key;
+use signalbox_core::{IfIndex, invariant};
 
 use super::Neighbours;
 use super::outbound::{Preface, TTL};
@@ -40,7 +40,7 @@ impl Neighbours {
         } else {
             settings.ack_delay
         };
-        let Some(peer) = self.peers.get_mut(key) else { return };
+        let Some(peer) = invariant!(self.peers.get_mut(key), "an answered neighbor stands") else { return };
         let due = peer.acks_due.map_or(self.now + delay, |due| due.min(self.now + delay));
         peer.acks.push((message_id, negative));
         peer.acks_due = Some(due);
@@ -53,7 +53,7 @@ impl Neighbours {
 
     /// Sends the acknowledgments that wait for a neighbour.
     pub(super) fn flush_acks(&mut self, key: Key) {
-        let Some(peer) = self.peers.get_mut(key) else { return };
+        let Some(peer) = invariant!(self.peers.get_mut(key), "a flushed neighbor stands") else { return };
         peer.acks_due = None;
         let (to, ifindex) = (peer.addr, peer.ifindex);
         let mut acks = core::mem::take(&mut peer.acks);

@@ -8,7 +8,7 @@ use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::rng::Random;
 use signalbox_core::slab::{Key as SlabKey, Slab};
 use signalbox_core::wheel::{Link, Timed, Wheel};
-use signalbox_core::{IfIndex, Time};
+use signalbox_core::{IfIndex, Time, invariant};
 
 use super::config::Integrity;
 use super::view::AssociationView;
@@ -163,7 +163,10 @@ impl Associations {
     ) -> Admitted {
         let size = usize::from(settings.window.clamp(1, 64));
         if let Some(at) = self.find(sender, key_id) {
-            let Some(association) = self.slab.get_index_mut(at) else { return Admitted::Full };
+            let Some(association) = invariant!(self.slab.get_index_mut(at), "an indexed association stands")
+            else {
+                return Admitted::Full;
+            };
             return match association.handshake {
                 Handshake::Done if association.window.accept(number, size) => Admitted::Yes,
                 Handshake::Done => Admitted::Replayed,
@@ -198,7 +201,10 @@ impl Associations {
     /// Messages of the sender are accepted from its number on.
     pub(crate) fn answered(&mut self, sender: IpAddr, key_id: u64, cookie: u64, number: u64) -> bool {
         let Some(at) = self.find(sender, key_id) else { return false };
-        let Some(association) = self.slab.get_index_mut(at) else { return false };
+        let Some(association) = invariant!(self.slab.get_index_mut(at), "a challenged association stands")
+        else {
+            return false;
+        };
         match association.handshake {
             Handshake::Pending { cookie: sent, .. } if sent == cookie => {
                 association.handshake = Handshake::Done;
@@ -217,7 +223,11 @@ impl Associations {
         settings: impl Fn(IfIndex) -> Integrity,
     ) -> Option<ChallengeRequest> {
         while let Some(at) = self.wheel.pop_due(&mut self.slab, now) {
-            let Some(association) = self.slab.get_index_mut(at) else { continue };
+            let Some(association) =
+                invariant!(self.slab.get_index_mut(at), "a timer ends with its association")
+            else {
+                continue;
+            };
             let Handshake::Pending { cookie, asked } = association.handshake else { continue };
             if asked > REPETITIONS {
                 continue; // the next message of the sender starts another challenge

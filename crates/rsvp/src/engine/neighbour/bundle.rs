@@ -158,6 +158,7 @@ impl Neighbours {
 
     /// Sends the Bundle for a neighbour; a single message is sent without one (RFC 2961 §3).
     pub(super) fn flush_bundle(&mut self, key: Key) {
+        // A Bundle in `ready` may have left before, and its neighbor ended.
         let Some(peer) = self.peers.get_mut(key) else { return };
         let mut bundle = core::mem::take(&mut peer.bundle);
         let addr = peer.addr;

@@ -2,8 +2,8 @@
 
 use core::net::IpAddr;
 
-use signalbox_core::IfIndex;
 use signalbox_core::slab::Key;
+use signalbox_core::{IfIndex, invariant};
 
 use super::lists::{Lists, Unknown};
 use super::message_ids::{ReceivedHandle, ReceivedId, SentHandle};
@@ -338,7 +338,7 @@ impl Neighbours {
             return;
         };
         self.counters.hellos_received += 1;
-        let Some(peer) = self.peers.get_mut(key) else { return };
+        let Some(peer) = invariant!(self.peers.get_mut(key), "a Hello's sender stands") else { return };
         peer.received(self.now);
         peer.traffic.received += 1;
         let state = peer.hello.get_or_insert_with(|| hello::State::new(self.now, &mut self.rng));
@@ -361,7 +361,7 @@ impl Neighbours {
 
     /// Starts requests where they are configured.
     fn start_hello(&mut self, key: Key) {
-        let Some(peer) = self.peers.get_mut(key) else { return };
+        let Some(peer) = invariant!(self.peers.get_mut(key), "a started neighbor stands") else { return };
         if self.config.of(peer.ifindex).hello.is_none() {
             return;
         }
@@ -430,6 +430,7 @@ impl Neighbours {
 
     /// Stores that a neighbour has a state of this node; `None`: it is not known that any has it.
     pub(super) fn set_acknowledged(&mut self, key: Key, peer: Option<Key>) {
+        // The engine may have the handle of a MESSAGE_ID that this layer removed.
         let Some(sent) = self.sent.get_mut(key) else { return };
         let Some(peer) = peer else {
             let before = sent.take_peers();

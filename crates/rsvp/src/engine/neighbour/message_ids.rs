@@ -9,7 +9,7 @@ use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::rng::Random;
 use signalbox_core::slab::{Key, Slab};
 use signalbox_core::wheel::{Link, Timed, Wheel};
-use signalbox_core::{IfIndex, Time};
+use signalbox_core::{IfIndex, Time, invariant};
 
 use super::outbox::Envelope;
 use crate::engine::ahead::{Group, MANY};
@@ -373,6 +373,7 @@ impl SentIds {
 
     /// Drops the message that waits for an acknowledgment of this MESSAGE_ID.
     pub(crate) fn settle(&mut self, key: Key) {
+        // The engine may have the handle of a MESSAGE_ID that was removed.
         let Some(entry) = self.slab.get_mut(key) else { return };
         if let Some(waiting) = self.pending.key_of(core::mem::replace(&mut entry.pending, NONE)) {
             self.drop_pending(waiting);
@@ -381,7 +382,11 @@ impl SentIds {
 
     fn drop_pending(&mut self, waiting: Key) {
         self.wheel.cancel(&mut self.pending, waiting.index());
-        let Some(mut pending) = self.pending.remove(waiting) else { return };
+        let Some(mut pending) =
+            invariant!(self.pending.remove(waiting), "a message that waits is dropped once")
+        else {
+            return;
+        };
         if pending.owner != 0 {
             self.owners.remove(pending.owner, |at| at == waiting.index());
         }

@@ -3,8 +3,8 @@
 use core::hint::black_box;
 use core::net::IpAddr;
 
-use signalbox_core::IfIndex;
 use signalbox_core::slab::Key;
+use signalbox_core::{IfIndex, invariant};
 
 use super::association::ChallengeRequest;
 use super::config::Interface;
@@ -419,12 +419,17 @@ impl Neighbours {
     /// Whether this neighbour acknowledged a state. Others may have too.
     #[must_use]
     pub fn has_acknowledged(&self, state: SentHandle, neighbour: IpAddr) -> bool {
+        // The engine may have the handle of a MESSAGE_ID that this layer removed.
         let Some(sent) = self.sent.get(state.0) else { return false };
         sent.peers().any(|peer| self.peers.at(peer).is_some_and(|peer| peer.addr == neighbour))
     }
 
     pub(super) fn flush_summary(&mut self, key: Key) {
-        let Some(summary) = self.summaries.take(key, &self.sent) else { return };
+        let Some(summary) =
+            invariant!(self.summaries.take(key, &self.sent), "an Srefresh stands until it is sent")
+        else {
+            return;
+        };
         if summary.ids.is_empty() {
             return self.summaries.recycle(summary);
         }
@@ -515,7 +520,7 @@ impl Neighbours {
     /// Sends a message that waits for its acknowledgment once more without a MESSAGE_ID, for the last time. Its state has no
     /// MESSAGE_ID from now on.
     pub(super) fn send_without(&mut self, entry: Key) {
-        let Some(waiting) = self.sent.waiting(entry) else { return };
+        let Some(waiting) = invariant!(self.sent.waiting(entry), "a given-up message waits") else { return };
         let (envelope, octets) = (waiting.envelope, waiting.octets.clone());
         match self.sent.get_mut(entry).map(|sent| (sent.tag(), sent)) {
             Some((Some(_), sent)) => {

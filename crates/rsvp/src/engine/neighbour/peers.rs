@@ -8,7 +8,7 @@ use signalbox_core::rng::Random;
 use signalbox_core::shares::Shares;
 use signalbox_core::slab::{Key, Slab};
 use signalbox_core::wheel::{Link, Timed, Wheel};
-use signalbox_core::{IfIndex, Time};
+use signalbox_core::{IfIndex, Time, invariant};
 
 use super::bundle::Bundle;
 use super::hello;
@@ -319,7 +319,7 @@ impl Peers {
     }
 
     pub(crate) fn remove(&mut self, key: Key) {
-        let Some(peer) = self.slab.get(key) else { return };
+        let Some(peer) = invariant!(self.slab.get(key), "a neighbor is removed once") else { return };
         self.by_interface.release(peer.appeared);
         let hash = self.hash(peer.addr, peer.ifindex);
         self.wheel.cancel(&mut self.slab, key.index());

@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-use signalbox_core::Time;
 use signalbox_core::slab::Key;
+use signalbox_core::{Time, invariant};
 
 use super::{Neighbours, Upcall, hello};
 
@@ -37,12 +37,17 @@ impl Neighbours {
     /// Handles a message that was not acknowledged in time (RFC 2961 §6): it is sent again up to the limit. State does
     /// not change.
     fn overdue(&mut self, waiting: Key) {
-        let Some(pending) = self.sent.pending_mut(waiting) else { return };
+        let Some(pending) = invariant!(self.sent.pending_mut(waiting), "a timer ends with its message")
+        else {
+            return;
+        };
         let settings = self.config.of(pending.envelope.ifindex).reduction;
         let entry = pending.entry;
         let id = self.sent.get(entry).map(|sent| (sent.id, sent.tag()));
-        let Some((id, tag)) = id else { return };
-        let Some(pending) = self.sent.pending_mut(waiting) else { return };
+        let Some((id, tag)) = invariant!(id, "a message ends with its MESSAGE_ID") else { return };
+        let Some(pending) = invariant!(self.sent.pending_mut(waiting), "an overdue message stands") else {
+            return;
+        };
         let towards = (pending.envelope.ifindex, pending.envelope.towards);
         if pending.count >= settings.limit.max(1) {
             self.counters.unacknowledged += 1;
@@ -76,7 +81,11 @@ impl Neighbours {
             }
             self.standings.silent(self.now, towards);
         }
-        let Some(pending) = self.sent.pending_mut(waiting) else { return };
+        let Some(pending) =
+            invariant!(self.sent.pending_mut(waiting), "a message stands until it is sent again")
+        else {
+            return;
+        };
         pending.count += 1;
         let longer =
             Duration::try_from_secs_f64(pending.interval.as_secs_f64() * (1.0 + settings.delta.max(0.0)));
@@ -93,7 +102,7 @@ impl Neighbours {
     }
 
     fn serve(&mut self, key: Key) {
-        let Some(peer) = self.peers.get_mut(key) else { return };
+        let Some(peer) = invariant!(self.peers.get_mut(key), "a timed neighbor stands") else { return };
         let due = |time: Option<Time>| time.is_some_and(|time| time <= self.now);
         let (acks, bundle) = (due(peer.acks_due), due(peer.bundle_due));
         let (addr, ifindex) = (peer.addr, peer.ifindex);
@@ -104,7 +113,7 @@ impl Neighbours {
             self.flush_bundle(key);
         }
         self.serve_hello(key);
-        let Some(peer) = self.peers.get_mut(key) else { return };
+        let Some(peer) = invariant!(self.peers.get_mut(key), "a served neighbor stands") else { return };
         if peer.is_idle(self.now) {
             let towards = (ifindex, self.mark(addr));
             self.standings.forget(towards);
@@ -118,7 +127,7 @@ impl Neighbours {
     }
 
     fn serve_hello(&mut self, key: Key) {
-        let Some(peer) = self.peers.get_mut(key) else { return };
+        let Some(peer) = invariant!(self.peers.get_mut(key), "a neighbor with Hello stands") else { return };
         let (neighbour, ifindex) = (peer.addr, peer.ifindex);
         let Some(config) = self.config.of(ifindex).hello else { return };
         let Some(state) = &mut peer.hello else { return };
