@@ -70,6 +70,7 @@ impl Gist {
         for index in from..to.min(self.used_slots) {
             let Some(key) = self.records.key_of(index) else { continue };
             for direction in [Direction::Downstream, Direction::Upstream] {
+                // The end of its first direction may have been that of the session.
                 let Some(record) = self.records.get_mut(key).filter(|record| record.nslp == nslp) else {
                     break;
                 };

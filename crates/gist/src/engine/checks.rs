@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use signalbox_core::index::KeyedHasher;
 use signalbox_core::service::{CheckId, Peering};
 use signalbox_core::shares::{Shares, source};
-use signalbox_core::{IfIndex, NslpId, Time};
+use signalbox_core::{IfIndex, NslpId, Time, invariant};
 
 use super::Gist;
 use super::receive::{Arrival, Subject};
@@ -145,7 +145,10 @@ impl Gist {
         match decision {
             // GIST-4.3.2-04, GIST-4.3.2-05: the Query is forwarded, perhaps with another payload.
             Peering::Decline(data) if !check.local => {
-                if let Ok(header) = Header::parse(a.octets) {
+                let header = Header::parse(a.octets).ok();
+                if let Some(header) =
+                    invariant!(header, "the header of a Query is as valid as when it came in")
+                {
                     self.forward(&a, &header, data.filter(fits));
                 }
             }
@@ -174,7 +177,8 @@ impl Gist {
 
     /// Parses the Query again, which was valid when it was received, and accepts it.
     fn accept_checked(&mut self, a: &Arrival<'_>, payload: Option<&[u8]>) {
-        let Ok(message) = Message::parse(a.octets, a.encapsulation) else { return };
+        let message = Message::parse(a.octets, a.encapsulation).ok();
+        let Some(message) = invariant!(message, "a Query that waited can be parsed again") else { return };
         let (Some(mri), Some(session), Some(nli)) = (message.mri, message.session, message.nli) else {
             return;
         };

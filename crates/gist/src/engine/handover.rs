@@ -9,7 +9,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use signalbox_core::handover::Entries;
-use signalbox_core::{Direction, Mri, NslpId, SessionId, Time};
+use signalbox_core::{Direction, Mri, NslpId, SessionId, Time, invariant};
 use signalbox_wire::{Reader, Writer};
 
 use super::compose::{limit, nli, normal};
@@ -90,10 +90,10 @@ impl Gist {
                 if !half.state.is_responding() || !half.state.is_established() || !half.has(PROVEN) {
                     continue;
                 }
-                let (Some(peer), Some(egress)) = (self.peers.peer(half.peer), self.peers.egress(half.egress))
-                else {
-                    continue;
-                };
+                let peer = invariant!(self.peers.peer(half.peer), "a responding direction has a peer");
+                let egress =
+                    invariant!(self.peers.egress(half.egress), "a responding direction has an egress");
+                let (Some(peer), Some(egress)) = (peer, egress) else { continue };
                 octets.clear();
                 let entry = Entry::of(record, direction, peer.address, egress.address);
                 if entry.write(&mut octets) && !to.push(&octets) {

@@ -6,7 +6,7 @@ use core::time::Duration;
 use signalbox_core::node::{NoRoute, Prefix, Route, RouteQuery};
 use signalbox_core::service::SiiHandle;
 use signalbox_core::slab::Key;
-use signalbox_core::{Direction, IfIndex, Mri, PathCoupled, Time};
+use signalbox_core::{Direction, IfIndex, Mri, PathCoupled, Time, invariant};
 
 use super::Gist;
 use super::interfaces::is_anycast;
@@ -128,7 +128,11 @@ impl Gist {
 
     /// Looks up the route of a record's Queries.
     pub(super) fn lookup_record(&mut self, key: Key, direction: Direction) {
-        let Some(record) = self.records.get(key) else { return };
+        let Some(record) =
+            invariant!(self.records.get(key), "a route is looked up for a session that stands")
+        else {
+            return;
+        };
         let mri = record.flow.mri(direction);
         let mut query = route_query(Some(&mri), mri.target(), self.config.dscp << 2);
         if direction == Direction::Downstream {
@@ -200,7 +204,8 @@ impl Gist {
     /// Looks up the route to the address of a peer, once for each peer. Until it is known, nothing shows that the peer has this
     /// address.
     pub(super) fn look_up_peer(&mut self, id: u32) {
-        let (Some(sii), Some(peer)) = (self.peers.sii(id), self.peers.peer(id)) else { return };
+        let sii = invariant!(self.peers.sii(id), "the peer of a session is in the table of peers");
+        let (Some(sii), Some(peer)) = (sii, self.peers.peer(id)) else { return };
         if self.peers.route(id).is_none() {
             let query = RouteQuery::to(peer.address.ip());
             self.lookup(Waiting::Peer(sii), query);

@@ -68,7 +68,7 @@ use signalbox_core::shares::{RateShares, Shares};
 use signalbox_core::slab::Slab;
 use signalbox_core::wheel::{self, Wheel};
 use signalbox_core::{
-    Causer, Changes, Direction, FairRate, IfIndex, Key, NslpId, SessionChange, SharedRate, Time,
+    Causer, Changes, Direction, FairRate, IfIndex, Key, NslpId, SessionChange, SharedRate, Time, invariant,
 };
 
 use core::net::IpAddr;
@@ -344,7 +344,7 @@ impl Gist {
     fn run_record_timers(&mut self, most: u32) {
         for _ in 0..most {
             let Some(index) = self.wheel.pop_due(&mut self.records, self.now) else { return };
-            if let Some(key) = self.records.key_of(index) {
+            if let Some(key) = invariant!(self.records.key_of(index), "a timer ends with its session") {
                 self.deadline(key);
             }
         }
@@ -368,10 +368,15 @@ impl Gist {
     fn may_send_for(&mut self, key: Key) -> bool {
         let Self { records, peers, dmode, .. } = self;
         let causer = || {
-            let Some(record) = records.get(key) else { return of_user(None) };
+            let Some(record) = invariant!(records.get(key), "only a session that stands sends messages")
+            else {
+                return of_user(None);
+            };
             let party = record.flow.mri(Direction::Downstream).src();
             let began = record.halves.iter().find(|half| half.state.is_responding());
-            match began.and_then(|half| peers.peer(half.peer)) {
+            let began =
+                began.and_then(|half| invariant!(peers.peer(half.peer), "a responding direction has a peer"));
+            match began {
                 Some(peer) => Causer { ifindex: peer.ifindex, neighbour: peer.address.ip(), party },
                 None => of_user(Some(party)),
             }

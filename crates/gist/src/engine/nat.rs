@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use signalbox_core::slab::Key;
-use signalbox_core::{Direction, Mri, NslpId, SessionId};
+use signalbox_core::{Direction, Mri, NslpId, SessionId, invariant};
 
 use super::Gist;
 use super::receive::{Arrival, Subject};
@@ -84,7 +84,9 @@ impl Gist {
         sent_by_us: bool,
     ) {
         self.nat.remove(key, direction);
-        let (Some(record), Some(foreign)) = (self.records.get(key), foreign) else { return };
+        let record =
+            invariant!(self.records.get(key), "the flow of a peer is noted in a session that stands");
+        let (Some(record), Some(foreign)) = (record, foreign) else { return };
         let mri = foreign.mri.with_direction(direction.inverted());
         let entry = Entry { mri, session: record.session, nslp: record.nslp, sent_by_us };
         if sent_by_us {
@@ -100,7 +102,8 @@ impl Gist {
 
     /// The record of a peer's MRI. `mri` has the direction of messages from the peer.
     fn record_of_foreign(&self, mri: &Mri, session: SessionId, nslp: NslpId) -> Option<Key> {
-        self.nat.sessions.get(&(*mri, session, nslp)).copied().filter(|key| self.records.get(*key).is_some())
+        let key = self.nat.sessions.get(&(*mri, session, nslp)).copied();
+        key.filter(|key| invariant!(self.records.get(*key), "an MRI of a peer leads to a session").is_some())
     }
 
     /// Translates MRI and NLI of a message from behind a NAT to those of this side (RFC 5971 §7.2.2, §7.2.3), before

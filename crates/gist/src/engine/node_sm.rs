@@ -1,9 +1,9 @@
 //! Node-SM (RFC 5971 §6.1): messages without a state machine, and selection of the state machine of a message.
 
-use signalbox_core::Direction;
 use signalbox_core::service::{AddressValidation, CheckId, RecvMessage, StateHandle, TransferAttributes};
 use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
+use signalbox_core::{Direction, invariant};
 
 use super::Gist;
 use super::association::Answer;
@@ -215,7 +215,7 @@ impl Gist {
                 let sender = self.sender(a, message, subject, state);
                 if let Some(distance) = distance(&subject.mri, &subject.nli, a.ttl)
                     && matches!(sender, Sender::Present(_))
-                    && let Some(record) = self.records.get_mut(key)
+                    && let Some(record) = invariant!(self.records.get_mut(key), "Data of a session finds it")
                 {
                     record.half_mut(direction).set_distance(distance);
                 }
@@ -285,7 +285,11 @@ impl Gist {
     ) {
         // The peer's properties in the routing state are those of the sender only if the sender is that peer.
         let half = delivery.state.filter(|_| matches!(delivery.sender, Sender::Present(_)));
-        let half = half.and_then(|(key, direction)| Some(*self.records.get(key)?.half(direction)));
+        let half = half.and_then(|(key, direction)| {
+            let record =
+                invariant!(self.records.get(key), "a session stands while its message is delivered")?;
+            Some(*record.half(direction))
+        });
         let sender = subject.nli.interface;
         // Who answers a Query names any address. Over an association it is that of the node at the other end.
         let over = a.association != NONE;
@@ -327,7 +331,9 @@ impl Gist {
 
     /// Whether the route to the address of the peer has the interface of its flow.
     fn is_by_link(&self, half: &Half) -> bool {
-        let egress = self.peers.egress(half.egress).map(|egress| egress.ifindex);
+        let egress =
+            invariant!(self.peers.egress(half.egress), "a querying direction with a peer has an egress");
+        let egress = egress.map(|egress| egress.ifindex);
         egress.is_some() && egress == self.peers.route(half.peer)
     }
 

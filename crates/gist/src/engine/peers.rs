@@ -9,7 +9,7 @@ use signalbox_core::service::SiiHandle;
 use signalbox_core::shares::{Shares, source};
 use signalbox_core::slab::Full;
 use signalbox_core::stamp::Stamp;
-use signalbox_core::{Changes, IfIndex, Time};
+use signalbox_core::{Changes, IfIndex, Time, invariant};
 use tracing::field::{DisplayValue, display};
 
 use super::record::NONE;
@@ -167,7 +167,7 @@ impl Peers {
             if let Some(route) = self.routes.get_mut(at) {
                 *route = None;
             }
-            if let Some(peer) = self.peers.lookup(id) {
+            if let Some(peer) = invariant!(self.peers.lookup(id), "a new peer is in the table") {
                 self.changes.note(|| PeerChange::of(peer, true));
             }
         }
@@ -265,7 +265,9 @@ impl Peers {
     }
 
     fn remove_source(&mut self, id: u32) {
-        if let Some(source) = self.source_of.get(id as usize) {
+        if let Some(source) =
+            invariant!(self.source_of.get(id as usize), "the peer of routing state has a source")
+        {
             self.sources.release(*source);
         }
     }
@@ -318,7 +320,7 @@ impl Peers {
     /// The SII handle of a peer: its id, and its serial number in the upper half.
     pub(crate) fn sii(&self, id: u32) -> Option<SiiHandle> {
         self.peer(id)?;
-        let serial = *self.serials.get(id as usize)?;
+        let serial = *invariant!(self.serials.get(id as usize), "each peer has a serial number")?;
         Some(SiiHandle(u64::from(serial) << 32 | u64::from(id)))
     }
 

@@ -5,7 +5,7 @@ use core::time::Duration;
 use signalbox_core::service::{NetworkEvent, SendError};
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::{Span, Stamp};
-use signalbox_core::{Direction, SessionChange};
+use signalbox_core::{Direction, SessionChange, invariant};
 
 use super::Gist;
 use super::association::configuration;
@@ -30,7 +30,11 @@ impl Gist {
     pub(super) fn birth(&mut self, key: Key, direction: Direction) {
         let (now, query) = (self.now, self.rng.u32());
         let inactivity = Span::of(self.config.inactivity);
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) =
+            invariant!(self.records.get_mut(key), "a state machine begins in a session that stands")
+        else {
+            return;
+        };
         let mut half = Half { state: State::Resolving, ..Half::default() };
         half.start_retry(now, RESOLVE);
         let from = core::mem::replace(record.half_mut(direction), half).state;
@@ -47,7 +51,11 @@ impl Gist {
 
     /// Starts a handshake in `state` with its first Query.
     fn restart(&mut self, key: Key, direction: Direction, state: State) {
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) =
+            invariant!(self.records.get_mut(key), "a handshake starts in a session that stands")
+        else {
+            return;
+        };
         let half = record.half_mut(direction);
         let from = core::mem::replace(&mut half.state, state);
         half.attempts = 0;
@@ -66,16 +74,22 @@ impl Gist {
         let now = self.now;
         if !self.may_send_for(key) {
             let after = self.rng.jitter(HELD_BACK, 1.0, 2.0);
-            if let Some(record) = self.records.get_mut(key) {
+            if let Some(record) =
+                invariant!(self.records.get_mut(key), "a session stands while its Query is held back")
+            {
                 record.half_mut(direction).start_retry(now, after);
             }
             return self.arm(key);
         }
         let validity = self.validity();
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "a Query is one of a session") else {
+            return;
+        };
         let (nslp, session, mri) = (record.nslp, record.session, record.flow.mri(direction));
         let half = record.half_mut(direction);
-        let Some(egress) = self.peers.egress(half.egress).copied() else { return };
+        let egress =
+            invariant!(self.peers.egress(half.egress), "a direction that sends Queries has an egress");
+        let Some(egress) = egress.copied() else { return };
         half.attempts = half.attempts.saturating_add(1);
         let attempts = half.attempts;
         let distance = half.distance_or_zero();
@@ -194,9 +208,13 @@ impl Gist {
         let now = self.now;
         let validity = Duration::from_millis(u64::from(subject.nli.validity_ms));
         let refresh = self.refresh_after(key, direction, validity);
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "a Response that is valid has its session")
+        else {
+            return;
+        };
         let half = record.half_mut(direction);
-        let egress = self.peers.egress(half.egress).copied();
+        let egress =
+            invariant!(self.peers.egress(half.egress), "a Query that was answered had an egress").copied();
         let ifindex = egress.map(|e| e.ifindex).unwrap_or_default();
         let (old, before, tentative) = (half.peer, half.state, half.has(TENTATIVE));
         let same = self.peers.peer(old).is_some_and(|p| p.matches(&subject.nli, PORT, ifindex));
@@ -237,7 +255,10 @@ impl Gist {
             }
         }
         let left = self.send_stored(key, direction);
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "queued messages do not end their session")
+        else {
+            return;
+        };
         if let Some(pending) = &mut record.pending {
             pending.query_mut(direction).data = Vec::new();
         }
@@ -276,14 +297,18 @@ impl Gist {
     /// Notifies the application that state is Good, and that a former peer is off the route (RFC 5971 §7.1.4).
     /// GIST-7.1.2-03, GIST-7.1.2-04, GIST-B.4-02, GIST-B.4-03.
     pub(super) fn notify_good(&mut self, key: Key, direction: Direction, old: u32, changed: bool) {
-        let Some(record) = self.records.get(key) else { return };
+        let Some(record) = invariant!(self.records.get(key), "Good state is that of a session") else {
+            return;
+        };
         self.changes.note(|| SessionChange::changed(record.session.to_string()).of(record.nslp));
-        if let Some(sii) = self.peers.sii(record.half(direction).peer) {
+        if let Some(sii) =
+            invariant!(self.peers.sii(record.half(direction).peer), "established state has a peer")
+        {
             self.notify(key, direction, NetworkEvent::Good(sii));
         }
         if changed && old != NONE {
             self.counters.peer_changed += 1;
-            if let Some(sii) = self.peers.sii(old) {
+            if let Some(sii) = invariant!(self.peers.sii(old), "a former peer is known until it is retired") {
                 self.notify(key, direction, NetworkEvent::RouteDeleted(sii));
             }
             self.peers.retire(old, Stamp::after(self.now + self.config.sii_retention));
@@ -297,11 +322,12 @@ impl Gist {
             return; // as if the Confirm was lost: the peer retransmits its Response, or refuses Data
         }
         let validity = self.validity();
-        let Some(record) = self.records.get(key) else { return };
+        let Some(record) = invariant!(self.records.get(key), "a Confirm is one of a session") else { return };
         let half = record.half(direction);
-        let (Some(peer), Some(egress)) = (self.peers.peer(half.peer), self.peers.egress(half.egress)) else {
-            return;
-        };
+        let peer = invariant!(self.peers.peer(half.peer), "a Confirm goes to the peer of its session");
+        let egress =
+            invariant!(self.peers.egress(half.egress), "a Confirm leaves by the egress of its session");
+        let (Some(peer), Some(egress)) = (peer, egress) else { return };
         let ttl = self.config.ip_ttl;
         let ttl_in_nli = nli_ttl(direction, ttl, half.distance_or_zero());
         let mut message = Message::new(MessageType::CONFIRM, record.nslp, self.config.hops);
@@ -333,7 +359,11 @@ impl Gist {
             return false;
         }
         self.route_index.unlink(&mut self.records, place(key.index(), direction));
-        let Some(record) = self.records.get_mut(key) else { return false };
+        let Some(record) =
+            invariant!(self.records.get_mut(key), "a session stands while its peer is replaced")
+        else {
+            return false;
+        };
         if let Some(pending) = &mut record.pending {
             *pending.query_mut(direction) = QueryContents::default();
         }
@@ -351,7 +381,7 @@ impl Gist {
     /// Restarts `Inactive_QNode` when NSLP data was sent or received (RFC 5971 §6.2). GIST-6.2-23.
     pub(super) fn restart_inactivity(&mut self, key: Key, direction: Direction) {
         let now = self.now;
-        if let Some(record) = self.records.get_mut(key)
+        if let Some(record) = invariant!(self.records.get_mut(key), "a message does not end its session")
             && record.half(direction).state.is_querying()
         {
             record.start_inactive(direction, now);
@@ -361,7 +391,10 @@ impl Gist {
     /// Rule 2, `to_No_Response` in Awaiting Response and Awaiting Refresh: another Query, or the end.
     /// GIST-6.2-05, GIST-6.2-06, GIST-6.2-15, GIST-6.2-16.
     pub(super) fn timeout_no_response(&mut self, key: Key, direction: Direction) {
-        let Some(record) = self.records.get(key) else { return };
+        let Some(record) = invariant!(self.records.get(key), "a session stands until its Response is late")
+        else {
+            return;
+        };
         if record.half(direction).attempts < self.config.attempts {
             return self.send_query(key, direction);
         }
@@ -412,12 +445,19 @@ impl Gist {
     /// GIST-6.2-12, GIST-4.4.4-08, GIST-7.1.2-01.
     fn timeout_refresh(&mut self, key: Key, direction: Direction) {
         let waits = self.waits_for_refresh(key, direction);
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "a refresh is due in a session that stands")
+        else {
+            return;
+        };
         let half = record.half_mut(direction);
         if !half.has(NO_REFRESH) && self.pass_refresh_on(key, direction) {
             return;
         }
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) =
+            invariant!(self.records.get_mut(key), "a refresh that is not passed on changes nothing")
+        else {
+            return;
+        };
         let half = record.half_mut(direction);
         if half.has(NO_REFRESH) || waits {
             half.set(RETRY, false);
@@ -449,7 +489,9 @@ impl Gist {
 
     /// Handles the timers of a querying direction.
     pub(super) fn querying_deadline(&mut self, key: Key, direction: Direction) {
-        let Some(record) = self.records.get(key) else { return };
+        let Some(record) = invariant!(self.records.get(key), "a querying direction has its session") else {
+            return;
+        };
         let half = *record.half(direction);
         let due = |flag, stamp: Stamp| half.has(flag) && stamp.is_due(self.now);
         if due(INACTIVE, record.querying(direction).inactive) {

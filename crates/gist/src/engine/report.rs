@@ -2,7 +2,7 @@
 
 use signalbox_core::service::{NetworkEvent, SendError};
 use signalbox_core::slab::Key;
-use signalbox_core::{Direction, Mri};
+use signalbox_core::{Direction, Mri, invariant};
 
 use super::Gist;
 use super::association::Need;
@@ -76,7 +76,8 @@ impl Gist {
             None => {
                 let peer =
                     self.records.get(key).and_then(|record| self.peers.peer(record.half(direction).peer));
-                peer.is_some_and(|peer| peer.address.ip() == a.src.ip())
+                invariant!(peer, "established state has a peer")
+                    .is_some_and(|peer| peer.address.ip() == a.src.ip())
             }
         }
     }
@@ -115,7 +116,10 @@ impl Gist {
         if !core::mem::take(&mut pending.query_mut(direction).piggybacked) {
             return false;
         }
-        let Some(first) = pending.queue(direction).front_mut() else { return false };
+        let first = pending.queue(direction).front_mut();
+        let Some(first) = invariant!(first, "the payload of Queries is the first queued message") else {
+            return false;
+        };
         first.need = first.need.max(Need::Association);
         if self.state(key, direction) == State::AwaitingResponse {
             self.timeout_no_response(key, direction);

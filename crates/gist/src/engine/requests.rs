@@ -2,10 +2,10 @@
 
 use core::time::Duration;
 
-use signalbox_core::Direction;
 use signalbox_core::service::{InvalidStatus, MessageStatus, Request, SendError};
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Span;
+use signalbox_core::{Direction, invariant};
 
 use super::Gist;
 use super::association::octets;
@@ -44,7 +44,11 @@ impl Gist {
     /// only zero has an effect on it.
     pub(super) fn set_lifetime(&mut self, key: Key, direction: Direction, lifetime: Duration) {
         let now = self.now;
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) =
+            invariant!(self.records.get_mut(key), "a lifetime is set for a session that stands")
+        else {
+            return;
+        };
         let half = record.half_mut(direction);
         if half.state == State::None {
             return;
@@ -65,7 +69,10 @@ impl Gist {
     /// Bad state is removed, Tentative state is kept. The application gets no notification (GIST-7.1.3-06), and the other
     /// direction does not change (GIST-7.1.3-05).
     pub(super) fn invalidate(&mut self, key: Key, direction: Direction, status: InvalidStatus, data: &[u8]) {
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "only a session that stands is invalidated")
+        else {
+            return;
+        };
         let half = record.half_mut(direction);
         if !half.state.is_established() {
             return;
@@ -109,6 +116,7 @@ impl Gist {
     fn expire_queued(&mut self, key: Key) {
         let now = self.now;
         for direction in [Direction::Downstream, Direction::Upstream] {
+            // The timer of a direction, or the last message, may have ended the session.
             let Some(record) = self.records.get_mut(key) else { return };
             let (of, state) = ((record.nslp, record.session), record.half(direction).state);
             let Some(pending) = &mut record.pending else { return };

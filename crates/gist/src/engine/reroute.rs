@@ -7,7 +7,7 @@ use signalbox_core::node::{Interface, NoRoute, Prefix, Route};
 use signalbox_core::service::{NetworkEvent, SendError};
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Stamp;
-use signalbox_core::{Direction, IfIndex};
+use signalbox_core::{Direction, IfIndex, invariant};
 
 use super::Gist;
 use super::peers::Egress;
@@ -55,8 +55,11 @@ impl Gist {
 
     /// Refreshes the state of a direction whose Queries go to a neighbour, before its time.
     fn refresh_by(&mut self, key: Key, direction: Direction, (ifindex, address): (IfIndex, IpAddr)) {
-        let Some(record) = self.records.get(key) else { return };
-        let next = self.peers.egress(record.half(direction).egress);
+        let Some(record) = invariant!(self.records.get(key), "a session of a moved neighbour stands") else {
+            return;
+        };
+        let egress = record.half(direction).egress;
+        let next = invariant!(self.peers.egress(egress), "a session in the list of a route has an egress");
         let next =
             next.map(|egress| (egress.ifindex, egress.gateway.unwrap_or(record.flow.target(direction))));
         if next == Some((ifindex, address)) {
@@ -74,7 +77,8 @@ impl Gist {
         for _ in 0..STEPS {
             match self.route_index.step(&self.records) {
                 Step::Visit { index, direction, why } => {
-                    let Some(key) = self.records.key_of(index) else { continue };
+                    let key = invariant!(self.records.key_of(index), "a walk visits sessions that stand");
+                    let Some(key) = key else { continue };
                     match why {
                         Why::Routes => self.check_route(key, direction, true),
                         Why::Egress => self.check_route(key, direction, false),
@@ -92,7 +96,10 @@ impl Gist {
     /// Looks up the route of a session again, or defers this until the hold-down of its destination ends. A session without
     /// route does not wait.
     fn check_route(&mut self, key: Key, direction: Direction, may_wait: bool) {
-        let Some(record) = self.records.get(key) else { return };
+        let Some(record) = invariant!(self.records.get(key), "a route is checked for a session that stands")
+        else {
+            return;
+        };
         let has_route = record.half(direction).state != State::Resolving;
         if may_wait && has_route && self.hold_downs.is_held(self.now, record.flow.target(direction)) {
             self.counters.routes_held += 1;
@@ -106,7 +113,10 @@ impl Gist {
     pub(super) fn set_egress(&mut self, key: Key, direction: Direction, egress: u32) {
         let place = place(key.index(), direction);
         self.route_index.unlink(&mut self.records, place);
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "an egress is set in a session that stands")
+        else {
+            return;
+        };
         let dst = record.flow.target(direction);
         let old = core::mem::replace(&mut record.half_mut(direction).egress, egress);
         if egress != NONE {
@@ -118,7 +128,11 @@ impl Gist {
     /// Takes the route of a record's Queries. The first Query is sent, or established state is compared with the route
     /// (local trigger, RFC 5971 §7.1.2).
     pub(super) fn record_route(&mut self, key: Key, direction: Direction, result: Result<Route, NoRoute>) {
-        let Some(record) = self.records.get(key) else { return };
+        let Some(record) =
+            invariant!(self.records.get(key), "the answer to a lookup was given to a session that stands")
+        else {
+            return;
+        };
         let half = record.half(direction);
         let (state, old) = (half.state, half.egress);
         if !state.is_querying() {
@@ -180,7 +194,8 @@ impl Gist {
             self.notify(key, direction, NetworkEvent::Bad);
         }
         let now = self.now;
-        let Some(record) = self.records.get_mut(key).filter(|_| state != State::Resolving) else { return };
+        let record = invariant!(self.records.get_mut(key), "a session stands while it has no route");
+        let Some(record) = record.filter(|_| state != State::Resolving) else { return };
         let half = record.half_mut(direction);
         half.state = State::Resolving;
         half.start_retry(now, RESOLVE);
@@ -202,7 +217,11 @@ impl Gist {
         }
         let delay = self.rng.jitter(self.config.t1, 1.0, 2.0);
         let now = self.now;
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) =
+            invariant!(self.records.get_mut(key), "a session stands while its route is repaired")
+        else {
+            return;
+        };
         let doubtful = record.half(other).has(TENTATIVE) || record.half(direction).has(NO_REFRESH);
         if !doubtful {
             return self.start_refresh(key, direction);
@@ -213,7 +232,10 @@ impl Gist {
 
     /// Makes established state Tentative and notifies the application (RFC 5971 §7.1.3).
     pub(super) fn make_tentative(&mut self, key: Key, direction: Direction) {
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "Tentative state is that of a session")
+        else {
+            return;
+        };
         let half = record.half_mut(direction);
         if half.state.is_established() && !half.has(TENTATIVE) {
             half.set(TENTATIVE, true);
@@ -238,7 +260,11 @@ impl Gist {
     pub(super) fn pass_refresh_on(&mut self, key: Key, direction: Direction) -> bool {
         let (now, t1, validity) = (self.now, self.config.t1, self.validity());
         let ends_first = self.outlasts(key, direction, t1) == Some(false);
-        let Some(record) = self.records.get_mut(key) else { return false };
+        let Some(record) =
+            invariant!(self.records.get_mut(key), "a refresh is passed on in a session that stands")
+        else {
+            return false;
+        };
         let half = record.half(direction);
         let doubtful = half.has(TENTATIVE);
         if half.state != State::Established || !(doubtful || ends_first) {
@@ -270,7 +296,8 @@ impl Gist {
     /// Whether the state of a querying direction expires no earlier than that of the opposite direction, minus `slack`;
     /// `None`: no peer refreshes the opposite direction.
     fn outlasts(&self, key: Key, direction: Direction, slack: Duration) -> Option<bool> {
-        let record = self.records.get(key)?;
+        let record =
+            invariant!(self.records.get(key), "the directions of a session are compared while it stands")?;
         let (half, other) = (record.half(direction), record.half(direction.inverted()));
         let refreshed = other.state.is_responding() && other.state.is_established();
         refreshed.then(|| half.expire.left(self.now) + slack >= other.expire.left(self.now))
@@ -288,7 +315,11 @@ impl Gist {
     /// Whether the expected refresh from the opposite side is late: this node may be off the path (RFC 5971 §4.4.4).
     /// GIST-4.4.4-08.
     fn is_refresh_overdue(&self, key: Key, direction: Direction) -> bool {
-        let Some(record) = self.records.get(key) else { return false };
+        let Some(record) =
+            invariant!(self.records.get(key), "a refresh is expected in a session that stands")
+        else {
+            return false;
+        };
         let other = record.half(direction.inverted());
         other.state.is_responding()
             && other.state.is_established()

@@ -6,7 +6,7 @@ use signalbox_core::service::{NetworkEvent, SendError};
 use signalbox_core::shares::{fair, is_scarce, source};
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Stamp;
-use signalbox_core::{Direction, IfIndex};
+use signalbox_core::{Direction, IfIndex, invariant};
 
 use super::Gist;
 use super::association::{Answer, Owner, Stacks, configuration};
@@ -63,7 +63,11 @@ impl Gist {
             return false;
         }
         let port = a.src.port();
-        let Some(record) = self.records.get_mut(key) else { return false };
+        let Some(record) =
+            invariant!(self.records.get_mut(key), "a peer is installed in a session that stands")
+        else {
+            return false;
+        };
         let half = record.half_mut(direction);
         let mtu = self.interfaces.mtu(a.ifindex);
         let egress = Egress { ifindex: a.ifindex, address, gateway: None, mtu };
@@ -102,10 +106,13 @@ impl Gist {
     /// Whether a Query or Confirm came from the peer in the routing state, by the same interface, and the answer has the same
     /// source address as before.
     fn is_from_peer(&self, key: Key, direction: Direction, a: &Arrival<'_>, subject: &Subject<'_>) -> bool {
-        let Some(record) = self.records.get(key) else { return false };
+        let Some(record) = invariant!(self.records.get(key), "a peer is compared with that of a session")
+        else {
+            return false;
+        };
         let half = record.half(direction);
-        let same_peer =
-            self.peers.peer(half.peer).is_some_and(|p| p.matches(&subject.nli, a.src.port(), a.ifindex));
+        let same_peer = invariant!(self.peers.peer(half.peer), "a peer was installed before it is compared")
+            .is_some_and(|p| p.matches(&subject.nli, a.src.port(), a.ifindex));
         let own = self.own_address(a, subject.nli.interface.is_ipv6());
         same_peer && self.peers.egress(half.egress).map(|e| e.address) == own
     }
@@ -113,9 +120,12 @@ impl Gist {
     /// Whether a Query shows a route change upstream: it has another peer, another interface or another number of IP hops
     /// than before (RFC 5971 §7.1.2).
     fn is_rerouted(&self, key: Key, direction: Direction, a: &Arrival<'_>, subject: &Subject<'_>) -> bool {
-        let Some(record) = self.records.get(key) else { return false };
+        let Some(record) = invariant!(self.records.get(key), "a Query is compared with its session") else {
+            return false;
+        };
         let half = record.half(direction);
-        let Some(peer) = self.peers.peer(half.peer) else { return false };
+        let peer = invariant!(self.peers.peer(half.peer), "a responding direction has a peer");
+        let Some(peer) = peer else { return false };
         let nli = &subject.nli;
         let distance = distance(&subject.mri, nli, a.ttl);
         *peer.identity != *nli.peer_identity
@@ -127,7 +137,7 @@ impl Gist {
     /// Stores the distance that a message shows (RFC 5971 §5.2.2).
     fn note_distance(&mut self, key: Key, direction: Direction, a: &Arrival<'_>, subject: &Subject<'_>) {
         if let Some(distance) = distance(&subject.mri, &subject.nli, a.ttl)
-            && let Some(record) = self.records.get_mut(key)
+            && let Some(record) = invariant!(self.records.get_mut(key), "a distance is one of a session")
         {
             record.half_mut(direction).set_distance(distance);
         }
@@ -177,7 +187,10 @@ impl Gist {
         if self.is_rerouted(key, direction, a, subject) {
             self.make_tentative(key, direction);
         }
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "a Query that is answered has its session")
+        else {
+            return;
+        };
         let half = record.half_mut(direction);
         let from = half.state;
         half.state = match from {
@@ -292,7 +305,11 @@ impl Gist {
     /// Established: `Expire_RNode` (re)starts, and the application is notified of new state (RFC 5971 §6.3).
     fn establish(&mut self, key: Key, direction: Direction) {
         let (now, validity) = (self.now, self.validity());
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) =
+            invariant!(self.records.get_mut(key), "a session stands when its handshake is complete")
+        else {
+            return;
+        };
         let half = record.half_mut(direction);
         let from = half.state;
         let new = !from.is_established();
@@ -311,7 +328,8 @@ impl Gist {
             self.notify_good(key, direction, NONE, false);
         }
         self.pass_refresh_on(key, direction.inverted());
-        if let Some(record) = self.records.get_mut(key)
+        if let Some(record) =
+            invariant!(self.records.get_mut(key), "the other direction does not end the session")
             && let Some(kept) = record.pending.as_mut().and_then(|p| p.response.get_mut(side(direction)))
         {
             *kept = None;
@@ -363,7 +381,9 @@ impl Gist {
             return self.end_responding(key, direction);
         };
         if self.is_from_peer(key, direction, &query, subject) {
-            if let Some(record) = self.records.get_mut(key) {
+            if let Some(record) =
+                invariant!(self.records.get_mut(key), "a Confirm that is valid has its session")
+            {
                 record.half_mut(direction).set(PROVEN, true);
             }
         } else if !self.install(key, direction, &query, subject, true) {
@@ -406,7 +426,11 @@ impl Gist {
         let cause = to.zip(party).map(|(to, party)| self.cause_of_answer((to, IfIndex::NONE), party));
         let may_send = cause.is_some_and(|cause| self.may_send(cause));
         let backoff = self.config.t1.saturating_mul(1 << u32::from(attempts).min(31)).min(self.config.t2);
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) =
+            invariant!(self.records.get_mut(key), "a session stands until its Confirm is late")
+        else {
+            return;
+        };
         let half = record.half_mut(direction);
         half.attempts += 1;
         half.start_retry(now, backoff);
@@ -435,7 +459,9 @@ impl Gist {
 
     /// Handles the timers of a responding direction.
     pub(super) fn responding_deadline(&mut self, key: Key, direction: Direction) {
-        let Some(record) = self.records.get(key) else { return };
+        let Some(record) = invariant!(self.records.get(key), "a responding direction has its session") else {
+            return;
+        };
         let half: Half = *record.half(direction);
         let due = |flag, stamp: Stamp| half.has(flag) && stamp.is_due(self.now);
         if due(EXPIRE, half.expire) {

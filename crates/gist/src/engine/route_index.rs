@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use signalbox_core::node::Prefix;
 use signalbox_core::slab::Slab;
-use signalbox_core::{Direction, IfIndex};
+use signalbox_core::{Direction, IfIndex, invariant};
 
 use super::record::{NONE, Record};
 
@@ -164,12 +164,16 @@ impl RouteIndex {
                 key.index()
             }
         };
-        let Some(list) = self.routes.get_index_mut(route) else { return };
+        let list = invariant!(self.routes.get_index_mut(route), "the tables by destination name routes");
+        let Some(list) = list else { return };
         let next = core::mem::replace(&mut list.first, place);
-        if let Some(after) = hook(records, next) {
+        if next != NONE
+            && let Some(after) =
+                invariant!(hook(records, next), "the first session of a route is in its list")
+        {
             after.prev = place;
         }
-        if let Some(own) = hook(records, place) {
+        if let Some(own) = invariant!(hook(records, place), "a direction with a route is querying") {
             *own = Hook { route, prev: NONE, next };
         }
     }
@@ -183,13 +187,19 @@ impl RouteIndex {
         for walk in self.walks.iter_mut().filter(|walk| walk.cursor == place) {
             walk.cursor = next;
         }
-        if let Some(after) = hook(records, next) {
+        if next != NONE
+            && let Some(after) = invariant!(hook(records, next), "the next session of a route is in its list")
+        {
             after.prev = prev;
         }
-        if let Some(before) = hook(records, prev) {
+        if prev != NONE
+            && let Some(before) =
+                invariant!(hook(records, prev), "the session before is in the list of the route")
+        {
             before.next = next;
         }
-        let Some(list) = self.routes.get_index_mut(route).filter(|_| prev == NONE) else { return };
+        let list = invariant!(self.routes.get_index_mut(route), "a route stands while it has sessions");
+        let Some(list) = list.filter(|_| prev == NONE) else { return };
         list.first = next;
         if next == NONE
             && let Some(list) = self.routes.key_of(route).and_then(|key| self.routes.remove(key))
@@ -246,7 +256,10 @@ impl RouteIndex {
     pub(crate) fn step(&mut self, records: &Slab<Record>) -> Step {
         let Self { routes, v4, v6, by_egress, walks } = self;
         let Some(walk) = walks.front_mut() else { return Step::Done };
-        if let Some(next) = behind(records, walk.cursor) {
+        if walk.cursor != NONE
+            && let Some(next) =
+                invariant!(behind(records, walk.cursor), "a walk goes on at a session that stands")
+        {
             let (index, direction) = at(walk.cursor);
             walk.cursor = next;
             return Step::Visit { index, direction, why: walk.why };
@@ -277,7 +290,8 @@ impl RouteIndex {
             walks.pop_front();
             return if walks.is_empty() { Step::Done } else { Step::Continue };
         };
-        walk.cursor = routes.get_index(route).map_or(NONE, |route| route.first);
+        walk.cursor = invariant!(routes.get_index(route), "a walk finds routes that stand")
+            .map_or(NONE, |route| route.first);
         Step::Continue
     }
 }

@@ -9,7 +9,7 @@ use signalbox_core::service::{
 use signalbox_core::shares::{Refused, source};
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Stamp;
-use signalbox_core::{Causer, Direction, Mri, NslpId, SessionId, Time};
+use signalbox_core::{Causer, Direction, Mri, NslpId, SessionId, Time, invariant};
 
 use super::association::{MAX_DATA, Need, Outcome, octets};
 use super::compose::{flow_label, limit, nli, nli_ttl, normal, overhead, router_alert};
@@ -92,10 +92,11 @@ impl Gist {
             | State::AwaitingRefresh
             | State::RespondingEstablished
             | State::RespondingAwaitingRefresh => {
-                // It is not `None`, since a state was found.
+                let key = invariant!(key, "established state is that of a session");
                 key.map_or(Ok(()), |key| self.send_along(key, direction, m, &outgoing, need))
             }
             State::Resolving | State::AwaitingResponse | State::RespondingAwaitingConfirm => {
+                let key = invariant!(key, "a running handshake is that of a session");
                 key.map_or(Ok(()), |key| self.store(key, direction, m, need))
             }
         }
@@ -244,7 +245,8 @@ impl Gist {
     ///
     /// A peer with many sessions to nodes that do not answer would otherwise fill the queues of all handshakes.
     fn source_of_messages(&self, key: Key, direction: Direction) -> Option<IpAddr> {
-        let behind = self.records.get(key)?.half(direction.inverted()).peer;
+        let record = invariant!(self.records.get(key), "a message is queued in a session that stands")?;
+        let behind = record.half(direction.inverted()).peer;
         Some(source(self.peers.peer(behind)?.address.ip()))
     }
 
@@ -254,7 +256,11 @@ impl Gist {
         if self.waits_for_drain(key, direction) {
             return false;
         }
-        let Some(record) = self.records.get_mut(key) else { return false };
+        let Some(record) =
+            invariant!(self.records.get_mut(key), "queued messages are sent in a session that stands")
+        else {
+            return false;
+        };
         let of = (record.nslp, record.session);
         let Some(pending) = &mut record.pending else { return false };
         let mut queue = core::mem::take(pending.queue(direction));
@@ -311,13 +317,14 @@ impl Gist {
             return Err(SendError::Overload); // GIST-5.3.3-22
         }
         let (now, validity) = (self.now, self.validity());
-        let Some(record) = self.records.get_mut(key) else { return Err(SendError::NoNextNode) };
+        let record = invariant!(self.records.get_mut(key), "Data is sent in a session that stands");
+        let Some(record) = record else { return Err(SendError::NoNextNode) };
         let (nslp, session, mri) = (record.nslp, record.session, record.flow.mri(direction));
         let mri = self.nat.mri_for_peer(key, direction, mri);
         let half = record.half(direction);
-        let (Some(peer), Some(egress)) = (self.peers.peer(half.peer), self.peers.egress(half.egress)) else {
-            return Err(SendError::NoNextNode); // established state has both
-        };
+        let peer = invariant!(self.peers.peer(half.peer), "established state has a peer");
+        let egress = invariant!(self.peers.egress(half.egress), "established state has an egress");
+        let (Some(peer), Some(egress)) = (peer, egress) else { return Err(SendError::NoNextNode) };
         let ttl = outgoing.ip_ttl.unwrap_or(self.config.ip_ttl);
         let ttl_in_nli = nli_ttl(direction, ttl, half.distance_or_zero());
         let hops = outgoing.hops.unwrap_or(self.config.hops);
@@ -367,7 +374,8 @@ impl Gist {
         let (mri, crosses_nat) = self.mri_for_explicit_peer(peer, m);
         // The peer has received this address in a handshake.
         let own_address = self.peers.own_address(peer).filter(|own| self.interfaces.is_local(*own));
-        let Some(peer) = self.peers.peer(peer) else { return Err(SendError::NoNextNode) };
+        let peer = invariant!(self.peers.peer(peer), "a valid handle is that of a peer");
+        let Some(peer) = peer else { return Err(SendError::NoNextNode) };
         let own = own_address.or_else(|| self.interfaces.address(peer.ifindex, peer.address.is_ipv6()));
         let own = own.ok_or(SendError::NoRoute)?;
         let ttl = outgoing.ip_ttl.unwrap_or(self.config.ip_ttl);

@@ -10,9 +10,9 @@
 //!   in datagram mode. For a Query, which may have the flow's source address, and for Data without routing state only the
 //!   current peer of the session is reported.
 
-use signalbox_core::Direction;
 use signalbox_core::service::SiiHandle;
 use signalbox_core::slab::Key;
+use signalbox_core::{Direction, invariant};
 
 use super::Gist;
 use super::receive::{Arrival, Subject};
@@ -51,7 +51,8 @@ impl Gist {
         // The sender of a Response or Confirm is the new peer.
         let completes = matches!(message.header.kind, MessageType::RESPONSE | MessageType::CONFIRM);
         if let Some((key, direction)) = state
-            && let Some(record) = self.records.get(key)
+            && let Some(record) =
+                invariant!(self.records.get(key), "a sender is looked for in a session that stands")
             && let Some(sii) = self.peers.sii(record.half(direction).peer)
             && (completes || self.is_present_peer(a, subject, key, direction))
         {
@@ -77,8 +78,14 @@ impl Gist {
         key: Key,
         direction: Direction,
     ) -> bool {
-        let Some(record) = self.records.get(key) else { return false };
-        let Some(peer) = self.peers.peer(record.half(direction).peer) else { return false };
+        let Some(record) =
+            invariant!(self.records.get(key), "a sender is compared with the peer of a session")
+        else {
+            return false;
+        };
+        let peer =
+            invariant!(self.peers.peer(record.half(direction).peer), "a peer with a handle is in the table");
+        let Some(peer) = peer else { return false };
         if a.association == NONE {
             let direct = a.encapsulation == Encapsulation::Normal;
             return peer.is_node(subject.nli.peer_identity, subject.nli.interface)

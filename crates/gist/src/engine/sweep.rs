@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use signalbox_core::service::InvalidStatus;
 use signalbox_core::slab::Key;
-use signalbox_core::{Mri, NslpId};
+use signalbox_core::{Mri, NslpId, invariant};
 
 use super::Gist;
 
@@ -71,7 +71,9 @@ impl Gist {
     }
 
     fn sweep_record(&mut self, key: Key, what: &What) {
-        let Some(record) = self.records.get(key) else { return };
+        let Some(record) = invariant!(self.records.get(key), "a walk visits sessions that stand") else {
+            return;
+        };
         match what {
             What::Invalidate { nslp, mri, status, data } => {
                 if nslp.is_none_or(|nslp| nslp == record.nslp) && record.flow.is_of(mri) {

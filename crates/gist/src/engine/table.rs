@@ -3,7 +3,7 @@
 use signalbox_core::service::{MessageStatus, NetworkEvent, SendError};
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Stamp;
-use signalbox_core::{Direction, Flow, Mri, NslpId, SessionChange, SessionId};
+use signalbox_core::{Direction, Flow, Mri, NslpId, SessionChange, SessionId, invariant};
 
 use super::Gist;
 use super::association::octets;
@@ -16,8 +16,7 @@ impl Gist {
     pub(super) fn find(&self, mri: &Mri, session: SessionId, nslp: NslpId) -> Option<Key> {
         let hash = triple::hash(&self.hasher, mri, session, nslp);
         let index = self.index.find(hash, |index| {
-            self.records
-                .get_index(index)
+            invariant!(self.records.get_index(index), "the index of sessions names sessions")
                 .is_some_and(|r| r.session == session && r.nslp == nslp && r.flow.is_of(mri))
         })?;
         self.records.key_of(index)
@@ -30,7 +29,8 @@ impl Gist {
         self.used_slots = self.used_slots.max(key.index() + 1);
         let Self { records, hasher, index, .. } = self;
         index.insert(triple::hash(hasher, mri, session, nslp), key.index(), |index| {
-            records.get_index(index).map_or(0, |r| hash_of(hasher, r))
+            invariant!(records.get_index(index), "each entry of the index is a session")
+                .map_or(0, |r| hash_of(hasher, r))
         });
         self.changes.note(|| SessionChange::opened(session.to_string()).of(nslp));
         Ok(key)
@@ -39,7 +39,10 @@ impl Gist {
     /// Arms the timer for the first deadline of the record. If the deadline is later than the armed time, the timer stays:
     /// when it fires, nothing is due, and it is armed again.
     pub(super) fn arm(&mut self, key: Key) {
-        let Some(record) = self.records.get(key) else { return };
+        let Some(record) = invariant!(self.records.get(key), "a timer is set for a session that stands")
+        else {
+            return;
+        };
         let Some(deadline) = record.deadline() else {
             self.wheel.cancel(&mut self.records, key.index());
             return;
@@ -54,7 +57,11 @@ impl Gist {
         self.unbind(key, direction, true);
         self.nat.remove(key, direction);
         self.route_index.unlink(&mut self.records, place(key.index(), direction));
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) =
+            invariant!(self.records.get_mut(key), "a session stands while a direction of it ends")
+        else {
+            return;
+        };
         let half = core::mem::take(record.half_mut(direction));
         record.end_querying(direction);
         if let Some(pending) = &mut record.pending {
@@ -91,7 +98,7 @@ impl Gist {
         self.settle(key);
     }
 
-    /// Removes a record without state machines, or arms its timer.
+    /// Removes a record without state machines, or arms its timer. A step before may have removed it.
     pub(super) fn settle(&mut self, key: Key) {
         self.drop_pending(key);
         let Some(record) = self.records.get(key) else { return };
@@ -101,7 +108,10 @@ impl Gist {
         }
         let hash = hash_of(&self.hasher, record);
         self.changes.note(|| SessionChange::closed(record.session.to_string()).of(record.nslp));
-        self.index.remove(hash, |index| index == key.index());
+        invariant!(
+            self.index.remove(hash, |index| index == key.index()),
+            "a session that ends is in the index"
+        );
         self.wheel.cancel(&mut self.records, key.index());
         self.records.remove(key);
     }
@@ -123,12 +133,16 @@ impl Gist {
 
     /// The handshake state of a record.
     pub(super) fn pending(&mut self, key: Key) -> Option<&mut Pending> {
-        Some(self.records.get_mut(key)?.pending.get_or_insert_default())
+        let record = invariant!(self.records.get_mut(key), "a handshake is one of a session")?;
+        Some(record.pending.get_or_insert_default())
     }
 
     /// Fails all queued messages of `direction`.
     pub(super) fn fail_queue(&mut self, key: Key, direction: Direction, error: SendError) {
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "queued messages are those of a session")
+        else {
+            return;
+        };
         let of = (record.nslp, record.session);
         let Some(pending) = &mut record.pending else { return };
         let queue = core::mem::take(pending.queue(direction));
@@ -151,7 +165,11 @@ impl Gist {
     /// Notifies the application of a change of one direction's state, unless the application caused it (RFC 5971 §7.1.3).
     /// GIST-7.1.3-06.
     pub(super) fn notify(&mut self, key: Key, direction: Direction, event: NetworkEvent) {
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) =
+            invariant!(self.records.get_mut(key), "notifications are about sessions that stand")
+        else {
+            return;
+        };
         let mri = record.flow.mri(direction);
         let half = record.half_mut(direction);
         let own = half.flags & BY_APPLICATION != 0;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use signalbox_core::stamp::{Since, Stamp};
-use signalbox_core::{Key, Time};
+use signalbox_core::{Key, Time, invariant};
 use signalbox_resources::Resources;
 
 use super::Rsvp;

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use signalbox_core::metrics::Table;
 use signalbox_core::stamp::Since;
-use signalbox_core::{IfIndex, Key, Time};
+use signalbox_core::{IfIndex, Key, Time, invariant};
 use signalbox_resources::GrantId;
 use signalbox_resources::intserv::TSpec;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use signalbox_core::security::Identity;
 use signalbox_core::service::Security;
 use signalbox_core::slab::Key;
-use signalbox_core::{Direction, Mri};
+use signalbox_core::{Direction, Mri, invariant};
 
 use super::Stacks;
 use super::machine::End;
@@ -20,7 +20,9 @@ impl Gist {
     /// use its association. GIST-4.4.2-03, GIST-4.4.1-05, GIST-5.7.3.1-01.
     pub(super) fn may_use(&mut self, index: u32, mri: &Mri, expected_peers: &[IpAddr]) -> bool {
         let table = &mut self.associations;
-        let Some(association) = table.slab.get_index_mut(index) else { return false };
+        let association =
+            invariant!(table.slab.get_index_mut(index), "an association is judged while it stands");
+        let Some(association) = association else { return false };
         let wanted = Wanted { mri, expected_peers };
         let decision = table.config.authorised.decide(association.identity.as_deref(), &wanted);
         association.per_flow |= decision.depends_on_flow;
@@ -48,9 +50,11 @@ impl Gist {
     /// Whether the database accepts the peer for a session. Downstream the expected address of the peer is the next hop of
     /// the route.
     pub(super) fn is_authorised(&mut self, index: u32, key: Key, direction: Direction) -> bool {
-        let Some(record) = self.records.get(key) else { return false };
+        let record = invariant!(self.records.get(key), "the peer of a session is judged while it stands");
+        let Some(record) = record else { return false };
         let mri = record.flow.mri(direction);
         let egress = self.peers.egress(record.half(direction).egress);
+        let egress = invariant!(egress, "a session with an association has an egress");
         let hop = egress.filter(|_| direction == Direction::Downstream);
         let hop = hop.map(|egress| egress.gateway.unwrap_or(mri.dst()));
         self.may_use(index, &mri, hop.as_slice())

@@ -1,8 +1,8 @@
 //! Bindings between sessions and associations. A session in connection mode has [`ASSOCIATED`] set in its record, and an
 //! entry here. The entries of an association form a linked list.
 
-use signalbox_core::Direction;
 use signalbox_core::slab::Key;
+use signalbox_core::{Direction, invariant};
 
 use crate::engine::Gist;
 use crate::engine::io::ChannelId;
@@ -63,14 +63,16 @@ impl Gist {
         if !self.records.get(key)?.half(direction).has(ASSOCIATED) {
             return None;
         }
-        self.associations.bindings.get(place(key, direction) as usize).copied()
+        let binding = self.associations.bindings.get(place(key, direction) as usize);
+        invariant!(binding, "a session in connection mode has a binding").copied()
     }
 
     pub(super) fn binding_mut(&mut self, key: Key, direction: Direction) -> Option<&mut Binding> {
         if !self.records.get(key)?.half(direction).has(ASSOCIATED) {
             return None;
         }
-        self.associations.bindings.get_mut(place(key, direction) as usize)
+        let binding = self.associations.bindings.get_mut(place(key, direction) as usize);
+        invariant!(binding, "a session in connection mode has a binding to change")
     }
 
     /// Makes a direction of a session use an association, and no other. GIST-4.2.1-01, GIST-4.3.3-10,
@@ -86,11 +88,15 @@ impl Gist {
         }
         self.detach(key, direction);
         let secure = self.associations.is_secure(index);
-        let Some(record) = self.records.get_mut(key) else { return };
+        let Some(record) = invariant!(self.records.get_mut(key), "a session that stands is bound") else {
+            return;
+        };
         record.half_mut(direction).set(ASSOCIATED, true);
         let place = place(key, direction);
         let table = &mut self.associations;
-        let Some(association) = table.slab.get_index_mut(index) else { return };
+        let association =
+            invariant!(table.slab.get_index_mut(index), "a session is bound to an association that stands");
+        let Some(association) = association else { return };
         let next = core::mem::replace(&mut association.first, place);
         association.sessions += 1;
         association.unused = None;
@@ -122,7 +128,10 @@ impl Gist {
     /// Unbinds a direction of a session from its association; with `leave` it leaves connection mode.
     pub(in crate::engine) fn unbind(&mut self, key: Key, direction: Direction, leave: bool) {
         self.detach(key, direction);
-        if leave && let Some(record) = self.records.get_mut(key) {
+        if leave
+            && let Some(record) =
+                invariant!(self.records.get_mut(key), "a session stands while it is unbound")
+        {
             record.half_mut(direction).set(ASSOCIATED, false);
         }
     }
@@ -143,7 +152,12 @@ impl Gist {
             before.next = next;
         }
         let idle_after = table.config.idle_after;
-        let Some(association) = table.slab.get_index_mut(index) else { return };
+        if index == NONE {
+            return; // it was lost before
+        }
+        let association =
+            invariant!(table.slab.get_index_mut(index), "an association stays while sessions use it");
+        let Some(association) = association else { return };
         if prev == NONE {
             association.first = next;
         }
@@ -156,16 +170,31 @@ impl Gist {
 
     /// The first session of an association; [`Gist::next_user`] is the next one.
     pub(super) fn first_user(&self, index: u32) -> Option<(Key, Direction)> {
-        self.user(self.associations.get(index)?.first)
+        self.user(
+            invariant!(
+                self.associations.get(index),
+                "the sessions of an association are visited while it stands"
+            )?
+            .first,
+        )
     }
 
     /// The session after this one.
     pub(super) fn next_user(&self, (key, direction): (Key, Direction)) -> Option<(Key, Direction)> {
-        self.user(self.binding(key, direction)?.next)
+        self.user(
+            invariant!(self.binding(key, direction), "a session that uses an association is bound to it")?
+                .next,
+        )
     }
 
     fn user(&self, place: u32) -> Option<(Key, Direction)> {
-        let key = self.records.key_of(place >> 1).filter(|_| place != NONE)?;
+        if place == NONE {
+            return None;
+        }
+        let key = invariant!(
+            self.records.key_of(place >> 1),
+            "the users of an association are sessions that stand"
+        )?;
         Some((key, if place & 1 == 0 { Direction::Downstream } else { Direction::Upstream }))
     }
 }

@@ -3,6 +3,7 @@
 use core::net::SocketAddr;
 use std::sync::Arc;
 
+use signalbox_core::invariant;
 use signalbox_core::security::Identity;
 use signalbox_core::shares::source;
 
@@ -65,7 +66,9 @@ impl Gist {
     /// authorised. GIST-6.4-03.
     pub(in crate::engine) fn channel_connected(&mut self, channel: ChannelId, identity: Option<&Identity>) {
         let Some(key) = self.associations.of_channel(channel) else { return };
-        let Some(association) = self.associations.get_mut(key.index()) else { return };
+        let association =
+            invariant!(self.associations.get_mut(key.index()), "a channel that was found has an association");
+        let Some(association) = association else { return };
         if association.is_up() {
             return;
         }
@@ -84,6 +87,7 @@ impl Gist {
     ) {
         let Some(key) = self.associations.of_channel(channel) else { return };
         self.deliver_waiting(key);
+        // A message that was delivered may have ended the association.
         let Some(association) = self.associations.slab.get_mut(key) else { return };
         association.unproved |= reason == ChannelClosed::Security;
         let end = match reason {

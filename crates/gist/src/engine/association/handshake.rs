@@ -7,7 +7,7 @@ use core::time::Duration;
 use signalbox_core::service::{NetworkEvent, SendError, SiiHandle, Transports};
 use signalbox_core::slab::Key;
 use signalbox_core::wheel::Link;
-use signalbox_core::{Direction, Time};
+use signalbox_core::{Direction, Time, invariant};
 use std::collections::VecDeque;
 
 use super::machine::End;
@@ -195,8 +195,9 @@ impl Gist {
 
     /// Ends an attempt of this node to reach a peer that has had no answer for a long time. False: it is no such attempt.
     pub(super) fn end_stale(&mut self, index: u32) -> bool {
-        let Some(key) = self.associations.slab.key_of(index) else { return false };
-        let Some(association) = self.associations.get(index) else { return false };
+        let key = invariant!(self.associations.slab.key_of(index), "an attempt is judged while it lasts");
+        let association = invariant!(self.associations.get(index), "an attempt is that of an association");
+        let (Some(key), Some(association)) = (key, association) else { return false };
         let waits = association.opened && association.state == State::AwaitingConnection;
         if !waits || !association.is_stale(self.now) {
             return false;
@@ -236,6 +237,7 @@ impl Gist {
     ) -> Result<u32, SendError> {
         let Choice { transport, port, alternative } = choice;
         let egress = self.records.get(key).and_then(|r| self.peers.egress(r.half(direction).egress).copied());
+        let egress = invariant!(egress, "a Query that was answered had an egress");
         let egress = egress.ok_or(SendError::NoRoute)?;
         let channel = ChannelId(self.associations.next_channel);
         let hold_time = hold_time_of(&offer.configuration);
@@ -284,8 +286,9 @@ impl Gist {
         response: &Message<'_>,
     ) {
         let validity = self.validity();
-        let Some(record) = self.records.get(key) else { return };
-        let Some(egress) = self.peers.egress(record.half(direction).egress) else { return };
+        let Some(record) = invariant!(self.records.get(key), "a Confirm is one of a session") else { return };
+        let egress = self.peers.egress(record.half(direction).egress);
+        let Some(egress) = invariant!(egress, "a session that is confirmed has an egress") else { return };
         let mut message = Message::new(MessageType::CONFIRM, record.nslp, self.config.hops);
         message.mri = Some(record.flow.mri(direction).into());
         message.session = Some(record.session);
@@ -300,7 +303,9 @@ impl Gist {
         let owner = Owner::control();
         if self.associations.send(tools, self.now, index, &message, &owner).is_ok() {
             self.counters.confirms_sent += 1;
-            if let Some(association) = self.associations.get_mut(index) {
+            if let Some(association) =
+                invariant!(self.associations.get_mut(index), "a Confirm was sent over an association")
+            {
                 association.confirmed = true;
             }
         }
@@ -343,7 +348,8 @@ impl Gist {
         subject: &Subject<'_>,
     ) {
         let index = key.index();
-        let Some(association) = self.associations.get(index) else { return };
+        let association = invariant!(self.associations.get(index), "a Confirm came over an association");
+        let Some(association) = association else { return };
         let first = !association.opened && !association.confirmed;
         let hold_time = message.stack_configuration.as_ref().map(hold_time_of);
         if first && hold_time.is_none() {
@@ -378,7 +384,9 @@ impl Gist {
         }
         let name = PeerKey { identity: subject.nli.peer_identity.into(), interface: subject.nli.interface };
         self.associations.set_peer(index, name);
-        if let Some(association) = self.associations.get_mut(index) {
+        if let Some(association) =
+            invariant!(self.associations.get_mut(index), "an association that is confirmed stands")
+        {
             association.confirmed = true;
             // It replaces the hold time of the Query, which is not stored (RFC 5971 §4.4.1, §4.4.5).
             association.hold_time = hold_time.unwrap_or(association.hold_time);
@@ -401,9 +409,12 @@ impl Gist {
     /// Stores the SII handle of the peer for the association of a session.
     pub(in crate::engine) fn note_sii(&mut self, key: Key, direction: Direction) {
         let Some(index) = self.association_of(key, direction) else { return };
-        let Some(id) = self.records.get(key).map(|record| record.half(direction).peer) else { return };
-        let (Some(peer), sii) = (self.peers.peer(id), self.peers.sii(id)) else { return };
-        let Some(association) = self.associations.get_mut(index) else { return };
+        let record = invariant!(self.records.get(key), "a session with an association stands");
+        let Some(id) = record.map(|record| record.half(direction).peer) else { return };
+        let peer = invariant!(self.peers.peer(id), "a session with an association has a peer");
+        let (Some(peer), sii) = (peer, self.peers.sii(id)) else { return };
+        let association = invariant!(self.associations.get_mut(index), "the association of a session stands");
+        let Some(association) = association else { return };
         // The NLI of a Response over an association cannot change the peer of the association.
         if association.peer.as_ref().is_none_or(|name| name.identity == peer.identity) {
             association.sii = sii;
@@ -456,7 +467,9 @@ impl Gist {
             }
             End::Unused | End::Orderly | End::Failure => {
                 self.unbind(key, direction, false);
-                let Some(record) = self.records.get_mut(key) else { return };
+                let record =
+                    invariant!(self.records.get_mut(key), "a session stands when its association is lost");
+                let Some(record) = record else { return };
                 let half = record.half_mut(direction);
                 if !queries || half.has(NO_REFRESH) || !half.state.is_established() {
                     return;
@@ -476,7 +489,9 @@ impl Gist {
     /// The first message of the peer over an association that this node opened ends the retry delay of the peer.
     pub(super) fn peer_answered(&mut self, index: u32) {
         let table = &mut self.associations;
-        let Some(association) = table.slab.get_index_mut(index).filter(|a| !a.answered) else { return };
+        let association =
+            invariant!(table.slab.get_index_mut(index), "a peer answers over an association that stands");
+        let Some(association) = association.filter(|a| !a.answered) else { return };
         association.answered = true;
         if let Some(name) = &association.peer {
             table.retry_delays.succeeded(name);
@@ -515,7 +530,9 @@ impl Gist {
         if self.associations.retry_delays.is_empty() {
             return None;
         }
-        let peer = self.peers.peer(self.records.get(key)?.half(direction).peer)?;
+        let record = invariant!(self.records.get(key), "a session that lost its association stands")?;
+        let peer = self.peers.peer(record.half(direction).peer);
+        let peer = invariant!(peer, "established state has a peer")?;
         self.associations.retry_not_before(self.now, &peer.identity, peer.address.ip())
     }
 
@@ -524,7 +541,9 @@ impl Gist {
         self.counters.associations_waiting += 1;
         let later = self.rng.jitter(until.since(self.now), 1.0, 1.25);
         let now = self.now;
-        if let Some(record) = self.records.get_mut(key) {
+        if let Some(record) =
+            invariant!(self.records.get_mut(key), "a refresh is deferred in a session that stands")
+        {
             let half = record.half_mut(direction);
             let from = core::mem::replace(&mut half.state, crate::engine::record::State::Established);
             half.start_retry(now, later);
@@ -535,7 +554,7 @@ impl Gist {
         self.settle(key);
     }
 
-    /// Notifies the application, also of a change that it caused.
+    /// Notifies the application, also of a change that it caused. The session may have ended before the association that it had.
     pub(super) fn notify_always(&mut self, key: Key, direction: Direction, event: NetworkEvent) {
         if let Some(record) = self.records.get(key) {
             self.out.notify(record.nslp, record.flow.mri(direction), record.session, event);

@@ -9,7 +9,7 @@ use signalbox_core::service::{MessageStatus, NetworkEvent, SendError};
 use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
 use signalbox_core::wheel::AT_ONCE;
-use signalbox_core::{Direction, NslpId, Time};
+use signalbox_core::{Direction, NslpId, Time, invariant};
 
 use super::transfer::Waiting;
 use super::{Association, Associations, Ended, State};
@@ -51,7 +51,8 @@ impl Associations {
     /// Rule 1, `tg_RawData` in Connected and Idle, once the message is with the channel: `NoHello` stops,
     /// `SendHello` (re)starts; Connected. GIST-6.4-05, GIST-6.4-10.
     pub(super) fn tg_raw_data(&mut self, index: u32, now: Time, rng: &mut Random) {
-        let Some(association) = self.get_mut(index) else { return };
+        let association = invariant!(self.get_mut(index), "a message is with the channel of an association");
+        let Some(association) = association else { return };
         association.no_hello = None;
         association.start_send_hello(now, rng);
         self.connected_again(index, now);
@@ -60,7 +61,8 @@ impl Associations {
     /// From Idle to Connected.
     fn connected_again(&mut self, index: u32, now: Time) {
         let (idle_after, silence) = (self.config.idle_after, self.next_probe(now));
-        let Some(association) = self.get_mut(index) else { return };
+        let association = invariant!(self.get_mut(index), "an association that is used again stands");
+        let Some(association) = association else { return };
         if association.state == State::Idle {
             association_transition!(association, State::Connected, "used again");
             association.state = State::Connected;
@@ -82,7 +84,8 @@ impl Associations {
     /// GIST-4.2.2-02.
     pub(super) fn message_received(&mut self, index: u32, now: Time) {
         let silence = self.next_probe(now);
-        if let Some(association) = self.get_mut(index)
+        if let Some(association) =
+            invariant!(self.get_mut(index), "a message of the peer came over an association")
             && association.state == State::Connected
             && association.held.is_empty()
         {
@@ -101,7 +104,9 @@ impl Associations {
         ask: bool,
     ) {
         let window = self.window();
-        let Some(association) = self.slab.get_index_mut(index) else { return };
+        let association =
+            invariant!(self.slab.get_index_mut(index), "an MA-Hello is sent over an association");
+        let Some(association) = association else { return };
         let full = association.unsent() >= window;
         let mut message = Message::new(MessageType::MA_HELLO, NslpId::NONE, HELLO_HOPS);
         message.header.r = ask;
@@ -124,7 +129,8 @@ impl Associations {
     /// reading gets one reply, to its last request, when it reads again.
     fn reply(&mut self, (out, counters): (&mut Outbox, &mut Counters), index: u32, id: u32) {
         let window = self.window();
-        let Some(association) = self.get_mut(index) else { return };
+        let association = invariant!(self.get_mut(index), "an MA-Hello is answered over its association");
+        let Some(association) = association else { return };
         let full = association.unsent() >= window;
         association.reply = full.then_some(id);
         if !full {
@@ -139,7 +145,9 @@ impl Gist {
     pub(super) fn ma_rx_message(&mut self, index: u32) {
         let Self { associations, rng, now, .. } = self;
         associations.message_received(index, *now);
-        let Some(association) = associations.get_mut(index) else { return };
+        let association =
+            invariant!(associations.get_mut(index), "a message came over an association that stands");
+        let Some(association) = association else { return };
         if association.state == State::Idle {
             association.no_hello = None;
             association.start_send_hello(*now, rng);
@@ -156,7 +164,9 @@ impl Gist {
             associations.reply((out, counters), index, id);
         }
         let hold_time = associations.config.hold_time;
-        let Some(association) = associations.get_mut(index) else { return };
+        let association =
+            invariant!(associations.get_mut(index), "an MA-Hello came over an association that stands");
+        let Some(association) = association else { return };
         let answered = !asks && id != 0 && association.pending_hello == Some(id);
         if answered {
             association.pending_hello = None;
@@ -189,7 +199,9 @@ impl Gist {
     fn send_hello_due(&mut self, index: u32) {
         let Self { associations, rng, now, out, counters, .. } = self;
         associations.send_hello((out, counters), index, 0, 0, false);
-        if let Some(association) = associations.get_mut(index) {
+        if let Some(association) =
+            invariant!(associations.get_mut(index), "an MA-Hello is due in an association that stands")
+        {
             association.start_send_hello(*now, rng);
         }
     }
@@ -203,7 +215,9 @@ impl Gist {
         let id = associations.next_hello_id;
         associations.send_hello((out, counters), index, stream, id, true);
         let limit = *now + associations.config.hold_time;
-        if let Some(association) = associations.get_mut(index) {
+        if let Some(association) =
+            invariant!(associations.get_mut(index), "an association stands while it asks its peer")
+        {
             association.pending_hello = Some(id);
             association.silence = Some(limit);
             association.start_send_hello(*now, rng);
@@ -218,7 +232,9 @@ impl Gist {
         let now = self.now;
         let silence = self.associations.next_probe(now);
         let rng = &mut self.rng;
-        let Some(association) = self.associations.get_mut(index) else { return };
+        let association =
+            invariant!(self.associations.get_mut(index), "an association that is connected stands");
+        let Some(association) = association else { return };
         association_transition!(association, State::Connected, "channel connected and confirmed");
         association.state = State::Connected;
         association.setup = None;
@@ -236,7 +252,9 @@ impl Gist {
     fn tg_ma_idle(&mut self, index: u32) {
         let now = self.now;
         let hold_time = self.associations.config.hold_time;
-        let Some(association) = self.associations.get_mut(index) else { return };
+        let association =
+            invariant!(self.associations.get_mut(index), "an association that becomes Idle stands");
+        let Some(association) = association else { return };
         (association.unused, association.send_hello) = (None, None);
         (association.silence, association.pending_hello) = (None, None);
         association_transition!(association, State::Idle, "no session uses it");
@@ -248,7 +266,7 @@ impl Gist {
 
     /// Rule 8, `er_MAConnect`, `er_MAFailure`, `to_NoHello`: routing state machines and applications are notified, and the
     /// association is removed. GIST-6.4-04, GIST-6.4-13, GIST-6.4-14, GIST-6.4-16. `lost`: messages of this node may not
-    /// have arrived.
+    /// have arrived. Nothing happens if it has ended before.
     pub(super) fn end_association(&mut self, key: Key, end: End, lost: bool) {
         let index = key.index();
         let Some(association) = self.associations.slab.get_mut(key).filter(|one| one.ended.is_none()) else {
@@ -319,9 +337,8 @@ impl Gist {
     /// Informs sessions of the end of their association, `most` of them. The rest follows with the next timer input.
     fn inform_users(&mut self, key: Key, most: u32) {
         let index = key.index();
-        let Some(ended) = self.associations.get(index).and_then(|association| association.ended) else {
-            return;
-        };
+        let ended = self.associations.get(index).and_then(|association| association.ended);
+        let Some(ended) = invariant!(ended, "sessions are informed of an end") else { return };
         for _ in 0..most {
             let Some((session, direction)) = self.first_user(index) else { break };
             self.notify_of_loss(session, direction, index);
@@ -357,7 +374,9 @@ impl Gist {
         }
         self.notify_always(session, direction, NetworkEvent::CommunicationFailure);
         let of = self.records.get(session).map(|record| (record.nslp, record.session));
-        if let Some(association) = self.associations.get_mut(index) {
+        if let Some(association) =
+            invariant!(self.associations.get_mut(index), "a lost association stays until its sessions know")
+        {
             association.explicit.retain(|(nslp, session, _)| Some((*nslp, *session)) != of);
         }
     }
@@ -374,8 +393,10 @@ impl Gist {
     /// Handles the timers of an association that are due.
     fn association_deadline(&mut self, index: u32) {
         let now = self.now;
-        let Some(key) = self.associations.slab.key_of(index) else { return };
-        let Some(association) = self.associations.get(index) else { return };
+        let key = invariant!(self.associations.slab.key_of(index), "a timer ends with its association");
+        let association =
+            invariant!(self.associations.get(index), "a timer that fires is that of an association");
+        let (Some(key), Some(association)) = (key, association) else { return };
         let due = |timer: Option<Time>| timer.is_some_and(|at| at <= now);
         if due(association.setup) {
             let up = association.is_up();
@@ -385,7 +406,9 @@ impl Gist {
         // While the channel is not read, messages of the peer may be unread, and the timers do not count (RFC 5971 §4.1.1).
         if !association.reading && (due(association.no_hello) || due(association.silence)) {
             let later = Some(now + self.associations.config.hold_time);
-            if let Some(association) = self.associations.get_mut(index) {
+            if let Some(association) =
+                invariant!(self.associations.get_mut(index), "an association that is not read stands")
+            {
                 association.no_hello = association.no_hello.and(later);
                 association.silence = association.silence.and(later);
             }
@@ -394,7 +417,9 @@ impl Gist {
         // The peer does not read: messages that this node has sent have not left. The channel fails if that lasts.
         if due(association.no_hello) && association.reported > 0 {
             let later = Some(now + self.associations.config.hold_time);
-            if let Some(association) = self.associations.get_mut(index) {
+            if let Some(association) =
+                invariant!(self.associations.get_mut(index), "an association whose peer does not read stands")
+            {
                 association.no_hello = later;
             }
             return self.associations.arm(index);
@@ -414,7 +439,10 @@ impl Gist {
             // Sessions that moved to another association wait for its reply.
             Some(a) if due(a.unused) && !a.held.is_empty() => {
                 let later = Some(now + self.associations.config.idle_after);
-                if let Some(association) = self.associations.get_mut(index) {
+                if let Some(association) = invariant!(
+                    self.associations.get_mut(index),
+                    "an association with waiting sessions stands"
+                ) {
                     association.unused = later;
                 }
             }
@@ -434,7 +462,9 @@ impl Gist {
 
     /// Closes the channel of an association.
     pub(super) fn close_channel(&mut self, index: u32, abort: bool) {
-        if let Some(association) = self.associations.get(index) {
+        if let Some(association) =
+            invariant!(self.associations.get(index), "a channel is closed before its association is removed")
+        {
             self.out.close_channel(association.channel, abort);
         }
     }

@@ -36,7 +36,7 @@ use signalbox_core::service::SiiHandle;
 use signalbox_core::shares::{RateShares, Shares, source};
 use signalbox_core::slab::{Key, Slab};
 use signalbox_core::wheel::{Link, Timed, Wheel};
-use signalbox_core::{Changes, IfIndex, Mri, NslpId, SessionId, Time};
+use signalbox_core::{Changes, IfIndex, Mri, NslpId, SessionId, Time, invariant};
 
 use super::io::{ChannelId, Transport};
 use super::limits;
@@ -316,7 +316,10 @@ impl Associations {
     /// The association of a channel.
     fn of_channel(&self, channel: ChannelId) -> Option<Key> {
         let hash = self.hasher.hash_one(&channel.0);
-        let is = |index| self.get(index).is_some_and(|a| a.channel == channel);
+        let is = |index| {
+            invariant!(self.get(index), "the index of channels names associations")
+                .is_some_and(|a| a.channel == channel)
+        };
         self.slab.key_of(self.by_channel.find(hash, is)?)
     }
 
@@ -341,7 +344,8 @@ impl Associations {
         }
         let Self { slab, hasher, by_channel, .. } = self;
         by_channel.insert(hasher.hash_one(&channel), index, |index| {
-            slab.get_index(index).map_or(0, |a| hasher.hash_one(&a.channel.0))
+            invariant!(slab.get_index(index), "each channel of the index is that of an association")
+                .map_or(0, |a| hasher.hash_one(&a.channel.0))
         });
         self.index_peer(index);
         self.arm(index);
@@ -350,7 +354,8 @@ impl Associations {
 
     /// Sets the peer of an association.
     fn set_peer(&mut self, index: u32, name: PeerKey) {
-        let Some(association) = self.get_mut(index) else { return };
+        let association = invariant!(self.get_mut(index), "a peer is named in an association that stands");
+        let Some(association) = association else { return };
         if association.peer.is_none() {
             association.peer = Some(name);
             let channel = association.channel;
@@ -366,7 +371,9 @@ impl Associations {
             Some(hasher.hash_one(&(&*name.identity, name.interface)))
         };
         if let Some(of_this) = hash(index) {
-            by_peer.insert(of_this, index, |index| hash(index).unwrap_or(0));
+            by_peer.insert(of_this, index, |index| {
+                invariant!(hash(index), "each peer of the index is that of an association").unwrap_or(0)
+            });
         }
     }
 
@@ -392,14 +399,18 @@ impl Associations {
 
     /// An association ends: it is found no more. [`Associations::remove`] follows when no session uses it.
     fn withdraw(&mut self, key: Key, ended: Ended) {
-        let Some(association) = self.slab.get(key) else { return };
+        let association = invariant!(self.slab.get(key), "an association ends while it stands");
+        let Some(association) = association else { return };
         let channel = association.channel;
         self.changes.note(|| channel);
         let index = key.index();
-        self.by_channel.remove(self.hasher.hash_one(&association.channel.0), |other| other == index);
+        let found =
+            self.by_channel.remove(self.hasher.hash_one(&association.channel.0), |other| other == index);
+        invariant!(found, "an association that ends is in the index of channels");
         if let Some(name) = &association.peer {
             let hash = self.hasher.hash_one(&(&*name.identity, name.interface));
-            self.by_peer.remove(hash, |other| other == index);
+            let found = self.by_peer.remove(hash, |other| other == index);
+            invariant!(found, "an association with a peer is in the index of peers");
         }
         self.queued.release_many(source(association.remote), octets(association.queued));
         self.unsent -= association.unsent();
@@ -411,7 +422,9 @@ impl Associations {
             *count -= 1;
         }
         self.wheel.cancel(&mut self.slab, index);
-        let Some(association) = self.slab.get_mut(key) else { return };
+        let association =
+            invariant!(self.slab.get_mut(key), "an association stays until its sessions know its end");
+        let Some(association) = association else { return };
         association.ended = Some(ended);
         association.incoming = Vec::new();
         association.reading = true;
@@ -421,7 +434,7 @@ impl Associations {
 
     /// Removes an association that was withdrawn, and that no session uses.
     fn remove(&mut self, key: Key) -> Option<Association> {
-        let association = self.slab.remove(key)?;
+        let association = invariant!(self.slab.remove(key), "an association is removed once")?;
         debug_assert_eq!(association.first, NONE);
         Some(association)
     }
@@ -441,7 +454,9 @@ impl Associations {
             a.peer.as_ref().is_some_and(same) && (a.confirmed || a.opened) && fits(a)
         };
         let hash = self.hasher.hash_one(&(identity, interface));
-        let all = self.by_peer.candidates(hash).filter_map(|index| Some((index, self.get(index)?)));
+        let all = self.by_peer.candidates(hash).filter_map(|index| {
+            Some((index, invariant!(self.get(index), "the index of peers names associations")?))
+        });
         let lower = own < identity;
         all.filter(|(_, a)| is(a))
             .min_by_key(|(_, a)| (!a.is_up(), a.opened != lower, a.channel))
@@ -456,7 +471,9 @@ impl Associations {
     /// Arms the timer for the first deadline of the association. If the deadline is later than the armed time, the timer
     /// stays: when it fires, nothing is due, and it is armed again.
     fn arm(&mut self, index: u32) {
-        let Some(association) = self.slab.get_index_mut(index) else { return };
+        let association =
+            invariant!(self.slab.get_index_mut(index), "a timer is set for an association that stands");
+        let Some(association) = association else { return };
         let Some(deadline) = association.deadline() else {
             self.wheel.cancel(&mut self.slab, index);
             return;

@@ -5,7 +5,7 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
-use signalbox_core::{Mri, NslpId, SessionId};
+use signalbox_core::{Mri, NslpId, SessionId, invariant};
 
 use super::machine::End;
 use super::{Associations, Transport};
@@ -40,7 +40,9 @@ impl Gist {
     /// Takes octets of a channel (RFC 5971 §5.4). GIST-4.3.1-01, GIST-5.4-01, GIST-5.4-04.
     pub(in crate::engine) fn channel_octets(&mut self, channel: ChannelId, octets: &[u8]) {
         let Some(key) = self.associations.of_channel(channel) else { return };
-        let Some(association) = self.associations.live_mut(key) else { return };
+        let association =
+            invariant!(self.associations.live_mut(key), "the association of a channel has not ended");
+        let Some(association) = association else { return };
         if !association.is_up() {
             return; // a channel is connected before it has octets
         }
@@ -106,7 +108,8 @@ impl Gist {
         }
     }
 
-    /// Stores octets that were not processed, within the share of their source in the limit for all associations.
+    /// Stores octets that were not processed, within the share of their source in the limit for all associations. Those that were
+    /// may have ended the association.
     fn put_back(&mut self, key: Key, rest: Vec<u8>, flow: Reading) {
         let Some(association) = self.associations.live_mut(key) else { return };
         if flow == Reading::Stopped && association.reading {
@@ -115,13 +118,17 @@ impl Gist {
         }
         let (remote, length) = (association.remote, super::octets(rest.len()));
         if self.associations.unread.take_many(source(remote), length).is_err() {
-            let Some(association) = self.associations.live(key) else { return };
+            let association =
+                invariant!(self.associations.live(key), "an association stands until it is given up");
+            let Some(association) = association else { return };
             self.counters.associations_overrun += 1;
             tracing::debug!(channel = association.channel.0, peer = %association.remote, reason = "limit of incomplete messages", "messaging association given up");
             self.close_channel(key.index(), true);
             return self.end_association(key, End::Failure, true);
         }
-        if let Some(association) = self.associations.live_mut(key) {
+        if let Some(association) =
+            invariant!(self.associations.live_mut(key), "octets are stored in an association that stands")
+        {
             association.incoming = rest;
         }
     }
@@ -138,6 +145,7 @@ impl Gist {
         }
         let stopped = self.associations.slab.iter().filter(|(_, a)| !a.reading);
         for key in stopped.map(|(key, _)| key).collect::<Vec<_>>() {
+            // A message of another one may have ended it.
             let Some(association) = self.associations.live_mut(key) else { continue };
             association.reading = true;
             let incoming = core::mem::take(&mut association.incoming);
@@ -166,7 +174,9 @@ impl Gist {
     /// its type. GIST-6.4-06, GIST-5.5-03.
     pub(super) fn rx_associated(&mut self, key: Key, octets: &[u8]) {
         let index = key.index();
-        let Some(association) = self.associations.live(key) else { return };
+        let association =
+            invariant!(self.associations.live(key), "a message is taken of an association that stands");
+        let Some(association) = association else { return };
         let a = Arrival {
             src: SocketAddr::new(association.remote, PORT),
             dst: SocketAddr::new(association.local, PORT),

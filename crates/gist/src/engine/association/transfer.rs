@@ -9,7 +9,7 @@ use signalbox_core::service::{
 };
 use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
-use signalbox_core::{Direction, Mri, NslpId, SessionId, Time};
+use signalbox_core::{Direction, Mri, NslpId, SessionId, Time, invariant};
 use signalbox_wire::Writer;
 
 use super::{Association, Associations, Transport};
@@ -131,7 +131,8 @@ const fn attributes(transport: Transport, lifetime: Option<Duration>) -> Transfe
 impl Associations {
     /// Stores who is to be notified of the loss of a reliable message that was explicitly routed (RFC 5971 §4.1.2).
     fn sent_explicitly(&mut self, index: u32, who: (NslpId, SessionId, Mri)) {
-        let Some(association) = self.get_mut(index) else { return };
+        let association = invariant!(self.get_mut(index), "an explicitly routed message has its association");
+        let Some(association) = association else { return };
         let same = |(nslp, session, _): &(NslpId, SessionId, Mri)| (*nslp, *session) == (who.0, who.1);
         if association.explicit.len() < MOST_EXPLICIT && !association.explicit.iter().any(same) {
             association.explicit.push(who);
@@ -146,7 +147,9 @@ impl Associations {
 
     /// Notes what a channel buffers by its own report.
     fn set_reported(&mut self, index: u32, unsent: usize) {
-        let Some(association) = self.slab.get_index_mut(index) else { return };
+        let association =
+            invariant!(self.slab.get_index_mut(index), "the report of a channel is for its association");
+        let Some(association) = association else { return };
         self.unsent = self.unsent - association.unsent() + unsent;
         (association.reported, association.written) = (unsent, 0);
     }
@@ -163,7 +166,9 @@ impl Associations {
     ) -> Result<(), SendError> {
         let window = self.window();
         let max = self.config.max_queued;
-        let Some(association) = self.slab.get_index_mut(index) else { return Err(SendError::NoNextNode) };
+        let association =
+            invariant!(self.slab.get_index_mut(index), "a message is sent over an association that stands");
+        let Some(association) = association else { return Err(SendError::NoNextNode) };
         // GIST's own messages of a session use the session's stream as well, so that the Confirm stays before the Data.
         let stream = message.session.map_or(0, stream);
         if association.is_up() && association.queue.is_empty() && association.unsent() < window {
@@ -281,7 +286,8 @@ impl Gist {
 
     /// Whether queued reliable messages wait for an association, which a new message must not overtake.
     fn waits_behind(&self, key: Key, direction: Direction) -> bool {
-        let Some(record) = self.records.get(key) else { return false };
+        let record = invariant!(self.records.get(key), "a message waits in a session that stands");
+        let Some(record) = record else { return false };
         let Some(pending) = &record.pending else { return false };
         pending.queued(direction).iter().any(|queued| queued.reliable)
     }
@@ -299,7 +305,8 @@ impl Gist {
         {
             return Err(SendError::Unreached(transport.into()));
         }
-        let Some(record) = self.records.get_mut(key) else { return Err(SendError::NoNextNode) };
+        let record = invariant!(self.records.get_mut(key), "a session with an association stands");
+        let Some(record) = record else { return Err(SendError::NoNextNode) };
         let hops = outgoing.hops.unwrap_or(self.config.hops);
         let mut message = Message::new(MessageType::DATA, record.nslp, hops);
         message.mri = Some(self.nat.mri_for_peer(key, direction, record.flow.mri(direction)).into());
@@ -314,7 +321,8 @@ impl Gist {
             record.start_inactive(direction, now);
         }
         if outgoing.reliable
-            && let Some(binding) = self.binding_mut(key, direction)
+            && let Some(binding) =
+                invariant!(self.binding_mut(key, direction), "a session with an association is bound")
         {
             binding.reliable = true;
         }
@@ -331,7 +339,8 @@ impl Gist {
         need: Need,
     ) -> Result<(), SendError> {
         let (mri, _) = self.mri_for_explicit_peer(peer, m);
-        let Some(peer) = self.peers.peer(peer) else { return Err(SendError::NoNextNode) };
+        let peer = invariant!(self.peers.peer(peer), "a valid handle is that of a peer");
+        let Some(peer) = peer else { return Err(SendError::NoNextNode) };
         let fits = |x: &Association| x.is_up() && (need != Need::Secure || x.transport.is_secure());
         let table = &mut self.associations;
         let index = table.find(&self.config.identity, &peer.identity, peer.address.ip(), fits);
@@ -364,7 +373,9 @@ impl Gist {
     pub(super) fn flush_queue(&mut self, index: u32) {
         let Self { associations, out, rng, now, .. } = self;
         let window = associations.window();
-        let Some(association) = associations.slab.get_index_mut(index).filter(|a| a.is_up()) else { return };
+        let association = associations.slab.get_index_mut(index);
+        let association = invariant!(association, "a queue is emptied while its association stands");
+        let Some(association) = association.filter(|a| a.is_up()) else { return };
         if association.unsent() >= window || association.queue.is_empty() {
             return;
         }
@@ -396,7 +407,8 @@ impl Gist {
             return false;
         }
         let Ok(message) = Message::parse(&waiting.octets, Encapsulation::Association) else { return false };
-        let (Some(data), Some(record)) = (message.nslp_data, self.records.get(key)) else { return false };
+        let record = invariant!(self.records.get(key), "a message comes back to a session that stands");
+        let (Some(data), Some(record)) = (message.nslp_data, record) else { return false };
         let attributes = TransferAttributes { reliable: waiting.reliable, ..Default::default() };
         let m = SendMessage {
             data,
@@ -417,7 +429,9 @@ impl Gist {
     /// Fails queued messages whose timeout is over (RFC 5971 B.1). GIST-B.1-04.
     pub(super) fn expire_waiting(&mut self, index: u32) {
         let Self { associations, out, now, .. } = self;
-        let Some(association) = associations.slab.get_index_mut(index) else { return };
+        let association = associations.slab.get_index_mut(index);
+        let association = invariant!(association, "queued messages are late while their association stands");
+        let Some(association) = association else { return };
         if association.expires.is_none_or(|first| first > *now) {
             return;
         }
@@ -448,12 +462,13 @@ impl Gist {
         let Some(association) = self.associations.get_mut(old).filter(stands) else { return };
         let held = association.held.len();
         association.held.push((key, direction, 0));
-        if let Some(binding) = self.binding_mut(key, direction) {
+        if let Some(binding) = invariant!(self.binding_mut(key, direction), "a session that waits is bound") {
             binding.held = true;
         }
         let session = self.records.get(key).map(|record| record.session);
         let pending_hello = self.request_hello(old, session.map_or(0, stream));
-        if let Some(entry) = self.associations.get_mut(old).and_then(|a| a.held.get_mut(held)) {
+        let entry = self.associations.get_mut(old).and_then(|association| association.held.get_mut(held));
+        if let Some(entry) = invariant!(entry, "a session waits until its MA-Hello is answered") {
             entry.2 = pending_hello;
         }
     }
@@ -473,11 +488,14 @@ impl Gist {
     /// An association is drained, or was removed: the sessions whose Hello-ID `answers` accepts continue. A reply
     /// acknowledges all messages before its MA-Hello or, with SCTP, all of its stream.
     pub(super) fn drained(&mut self, index: u32, answers: impl Fn(u32) -> bool) {
-        let Some(association) = self.associations.get_mut(index) else { return };
+        let association =
+            invariant!(self.associations.get_mut(index), "an association stands while it is drained");
+        let Some(association) = association else { return };
         let held = core::mem::take(&mut association.held);
         let (free, held): (Vec<_>, Vec<_>) = held.into_iter().partition(|entry| answers(entry.2));
         association.held = held;
         for (key, direction, _) in free {
+            // The session may have ended meanwhile.
             if let Some(binding) = self.binding_mut(key, direction) {
                 binding.held = false;
                 self.send_stored(key, direction);
