@@ -189,8 +189,7 @@ fn runs_to_one_peer_arrive_as_datagrams() {
         .chain((0..5_u8).map(|n| vec![n; 100 + usize::from(n)]))
         .collect();
     for (family, own) in families().into_iter().zip(["10.2.0.2", "fd02::2"]) {
-        let counters =
-            |r: &Io| ["sent", "sent_segmented", "send_calls"].map(|name| counter(r, name));
+        let counters = |r: &Io| ["sent", "sent_segmented", "send_calls"].map(|name| counter(r, name));
         let before = counters(&r);
         for payload in &payloads {
             r.send(&datagram(ip(own), family.b, payload));

@@ -192,11 +192,8 @@ impl NatfwClient {
     /// The user who accepted a passage is informed of its end, once for each [`NatfwEvent::Accepted`].
     pub(super) fn accepted_ends(&mut self, key: Key, why: NatfwEnd) {
         let Some(record) = invariant!(self.records.get_mut(key), "what ends has a record") else { return };
-        let (Some(session), flow) =
-            (invariant!(record.session, "what was accepted is in a session"), record.flow)
-        else {
-            return;
-        };
+        // A request of this node may have no name yet.
+        let (Some(session), flow) = (record.session, record.flow) else { return };
         let Some(answered) = record.answered.as_mut() else { return };
         let (user, informed) = (answered.user.take(), answered.informed);
         let Some(user) = user else { return };

@@ -107,8 +107,8 @@ impl QosClient {
     /// Sends a Release.
     pub(super) fn send_release(&mut self, key: Key, reverse: bool, branch: Option<u16>) {
         let Some(record) = invariant!(self.records.get_mut(key), "a Release has a record") else { return };
-        let Some(session) = invariant!(record.session, "who sends a Release has a session") else { return };
-        let (flow, number) = (record.flow, record.number());
+        // A request of this node may have no name yet.
+        let (Some(session), flow, number) = (record.session, record.flow, record.number()) else { return };
         let mut message = QosMessage::new(QosType::RELEASE, flow);
         message.flags = QosFlags::REMOVE;
         message.sequence = Some(number);

@@ -338,9 +338,12 @@ fn a_passage_follows_its_source() {
         sim.run_for(SECOND * 10);
         sim.set_address_on(s, links[0], "10.99.0.1".parse().unwrap());
         let new = sim.address_on(s, links[1], Family::V4);
-        sim.expect("it follows", SECOND * 5, |sim| sources(sim)[1] == [new]);
-        // The node where both branches meet tears the old one down at the second message of the new one.
-        sim.expect("the former firewall closes", SECOND * 100, |sim| sources(sim)[0].is_empty());
+        sim.expect("it follows", SECOND * 5, |sim| sources(sim)[1].contains(&new));
+        sim.expect("its user learns it", SECOND * 5, |sim| granted(sim) == 2);
+        // The other firewall has opened for the former address too, when the route changed. The node where both branches meet tears the old
+        // one down at the second message of the new one.
+        sim.expect("the former flow ends", SECOND * 100, |sim| sources(sim) == [vec![], vec![new]]);
+        sim.expect("the path grants it again", SECOND * 60, |sim| granted(sim) == 2);
         let started: Vec<_> = events(&sim, 1)
             .into_iter()
             .filter_map(|event| match event {

@@ -138,14 +138,11 @@ impl Rsvp for RsvpService {
         let mut ended = 0;
         // The event loop ends a part of them at a time.
         loop {
-            match self.order(RsvpCommand::EndSenders { session, source }).await? {
-                RsvpEvent::SendersEnded { senders, more } => {
-                    ended += senders;
-                    if !more || senders == 0 {
-                        break;
-                    }
-                }
-                other => return Err(no_answer(&other)),
+            let answer = self.order(RsvpCommand::EndSenders { session, source }).await?;
+            let RsvpEvent::SendersEnded { senders, more } = answer else { return Err(no_answer(&answer)) };
+            ended += senders;
+            if !more || senders == 0 {
+                break;
             }
         }
         if ended == 0 {
@@ -173,13 +170,12 @@ impl Rsvp for RsvpService {
                 Some(found.await?.ok_or_else(unknown_neighbour)?)
             }
         };
-        match self.order(RsvpCommand::ForgetNeighbour { neighbour, ifindex }).await? {
-            RsvpEvent::NeighbourForgotten { interfaces: 0 } => Err(unknown_neighbour()),
-            RsvpEvent::NeighbourForgotten { interfaces } => {
-                Ok(Response::new(v1::ForgetNeighborResponse { interfaces }))
-            }
-            other => Err(no_answer(&other)),
+        let answer = self.order(RsvpCommand::ForgetNeighbour { neighbour, ifindex }).await?;
+        let RsvpEvent::NeighbourForgotten { interfaces } = answer else { return Err(no_answer(&answer)) };
+        if interfaces == 0 {
+            return Err(unknown_neighbour());
         }
+        Ok(Response::new(v1::ForgetNeighborResponse { interfaces }))
     }
 }
 
