@@ -168,6 +168,11 @@ impl Listed {
         self.mark == rule.mark && self.table == rule.table && self.protocol == PROTOCOL && !self.inverted
     }
 
+    /// Whether it is the rule of the interception of any daemon with this mark.
+    const fn is_of(&self, mark: u32) -> bool {
+        self.mark == mark && self.action == FR_ACT_TO_TBL && self.protocol == PROTOCOL && !self.inverted
+    }
+
     /// Whether it can route a packet with this mark. Rules of the table of local addresses, rules without action, those of
     /// [`sources`], and those of other daemons take no packet from the interception.
     const fn takes(&self, mark: u32) -> bool {
@@ -236,7 +241,7 @@ fn replace(connection: &mut Connection, ipv6: bool, table: u32) -> io::Result<()
 /// error.
 pub(crate) fn remove(ipv6: bool, wanted: Rule) -> io::Result<bool> {
     if !ipv6 {
-        sources::keep(wanted, false)?;
+        sources::leave(wanted)?;
     }
     let mut connection = Connection::open()?;
     let table = wanted.table;

@@ -171,6 +171,38 @@ fn the_rules_for_sources_follow_the_rule_of_the_interception() {
     assert!(faults[1].starts_with("IPv4: intercepted packets are not led to this node"), "{faults:?}");
 }
 
+/// Daemons of several VRFs have the same mark, and rules at different places. None removes what another one needs, also at its end;
+/// without the setting nobody needs any.
+#[test]
+fn the_rules_around_that_of_another_daemon_stay() {
+    let mut path = Path::new("vmarkbeside", &config());
+    let beside = "preference 260 fwmark 0x5b00010e lookup 17694730 protocol 91";
+    let around = ["preference 259 iif lo fwmark 0x5b00010e goto 261", "preference 261 fwmark 0x5b00010e nop"];
+    tool(&path.net.r, &format!("ip rule add {beside}"));
+    let add = |path: &Path| {
+        for rule in around.into_iter().rev() {
+            tool(&path.net.r, &format!("ip rule add {rule} protocol 91"));
+        }
+    };
+    path.set("all.src_valid_mark", "1");
+    path.look();
+    // The other one is there, and has not looked yet.
+    assert_eq!(path.preferences(), ["260", "269", "270", "271"]);
+    add(&path);
+    path.look();
+    assert_eq!(path.preferences(), ["259", "260", "261", "269", "270", "271"]);
+    path.takes_all("beside the rules of another daemon");
+    path.set("all.src_valid_mark", "0");
+    path.look();
+    assert_eq!(path.preferences(), ["260", "270"]);
+    path.set("all.src_valid_mark", "1");
+    path.look();
+    add(&path);
+    path.net.r.run(|| path.r.close()).unwrap().unwrap();
+    path.r = open(&path.net.r, &IoConfig { intercept: false, ..config() });
+    assert_eq!(path.preferences(), ["259", "260", "261"]);
+}
+
 /// A daemon that was killed leaves its rules: they go with the next one, or when it looks and the setting is 0.
 #[test]
 fn rules_that_a_predecessor_left_are_removed() {
