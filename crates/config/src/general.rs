@@ -292,8 +292,8 @@ impl Kernel {
             "priority",
             &mut self.priority,
             choice(&[("before-mangle", MANGLE - 1), ("mangle", MANGLE), ("after-mangle", MANGLE + 1)]),
-            "Priority of the chains of nftables that mark and redirect, at the hook prerouting. `\"after-mangle\"`: another \
-             program's chain of the priority mangle (-150) changes the mark of all packets.",
+            "Priority of the chains of nftables that mark and redirect, at the hook prerouting: behind chains of other programs \
+             of the priority mangle (-150), of which some change the mark of all packets, such as that of wg-quick; or at it, or before it.",
         );
         keys.key(
             "reverse_path",

@@ -37,7 +37,8 @@ pub struct IoConfig {
     pub rule_preference: u32,
     /// Whether that rule is put above rules of other programs that can route such packets.
     pub keep_rule_first: bool,
-    /// Priority of the chains of nftables that mark and redirect packets, at the hook prerouting.
+    /// Priority of the chains of nftables that mark and redirect packets, at the hook prerouting. Chains of other programs at the priority
+    /// mangle restore marks of connections, and so take away those of packets that have one already.
     pub priority: i32,
     /// Whether the nftables tables of the interception belong to this process, where the kernel supports that. Otherwise
     /// they stay after a crash, and other programs can remove them.
@@ -68,7 +69,7 @@ impl Default for IoConfig {
             table: 270,
             rule_preference: 270,
             keep_rule_first: true,
-            priority: MANGLE,
+            priority: MANGLE + 1,
             own_tables: true,
             receive_buffer: 8 << 20,
             send_buffer: 4 << 20,

@@ -25,6 +25,30 @@ fn index(namespace: &Namespace, interface: &str) -> u32 {
     line.split(':').next().unwrap().parse().unwrap()
 }
 
+/// A chain that gives packets the mark of their connection, as those of wg-quick and of iptables, is there when the daemon starts: of two
+/// chains of one priority the later one comes first.
+#[test]
+fn marks_of_connections_that_others_restore_do_no_harm() {
+    let net = Network::new("connmark");
+    for family in ["ip", "ip6"] {
+        for line in [
+            format!("add table {family} others"),
+            format!("add chain {family} others premangle {{ type filter hook prerouting priority -150 ; }}"),
+            format!("add rule {family} others premangle meta l4proto udp meta mark set ct mark"),
+        ] {
+            tool(&net.r, &format!("nft {line}"));
+        }
+    }
+    let (mut a, mut r) = (Network::host(&net.a), Network::node(&net.r));
+    for family in families() {
+        let (v4, v6) = (router_alert_v4(0), router_alert_v6(0));
+        let options: &[u8] = if family.a.is_ipv4() { &v4 } else { &v6 };
+        send(&mut a, &Transmit { options, ..datagram(family.a, family.b, GIST) });
+        assert_eq!(receive_one(&mut r).dst.ip(), family.b);
+    }
+    net.r.run(|| r.close()).unwrap().unwrap();
+}
+
 /// GIST-C-01: packets are intercepted with any value of the Router Alert.
 #[test]
 fn passing_queries_are_taken_with_all_that_their_headers_say() {

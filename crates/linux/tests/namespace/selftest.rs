@@ -90,9 +90,9 @@ fn rules_of_others_that_take_the_packets_are_seen_and_named() {
         ("ip", "-140", "meta mark set 0", Some("GIST")),
         ("ip6", "-140", "meta mark set 0", Some(both)),
         // As wg-quick restores marks. Of two chains of one priority, the later one comes first.
-        ("ip", "-150", "meta l4proto udp meta mark set ct mark", None),
-        ("ip", "-149", "meta l4proto udp meta mark set ct mark", Some("GIST")),
-        ("ip6", "-149", "meta l4proto udp meta mark set ct mark", Some("GIST")),
+        ("ip", "-149", "meta l4proto udp meta mark set ct mark", None),
+        ("ip", "-148", "meta l4proto udp meta mark set ct mark", Some("GIST")),
+        ("ip6", "-148", "meta l4proto udp meta mark set ct mark", Some("GIST")),
         ("ip", "-300", "ip option ra exists drop", Some(both)),
         ("ip6", "-300", "exthdr hbh exists drop", Some(both)),
         ("inet", "-300", "udp dport 270 drop", Some("GIST")),
