@@ -95,7 +95,7 @@ impl Listeners {
         let Some(peer) = peer else { return Accepted::Refused };
         let local = match kind {
             StreamKind::Tcp => stream.local_addr(),
-            StreamKind::Sctp => sctp::local(&stream, peer),
+            StreamKind::Sctp => sctp::local(&stream, peer, &config.scope),
         };
         let Ok(local) = local else { return Accepted::Refused };
         let of = source(peer.ip());

@@ -1,12 +1,13 @@
 //! SCTP sockets of the kernel, one for each association (RFC 6458 §4).
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::StreamConfig;
+use crate::scope::Scope;
 use crate::sys::{get_option_octets, set_option, set_option_octets};
 
 /// Number of streams in each direction that an association requests and accepts.
@@ -75,13 +76,15 @@ fn status(socket: &impl AsRawFd) -> io::Result<[u8; STATUS]> {
 
 /// Our address of an accepted association: the source address of packets to this peer. The socket has none, because it
 /// is bound to all addresses of this node.
-pub(super) fn local(accepted: &TcpStream, peer: SocketAddr) -> io::Result<SocketAddr> {
+pub(super) fn local(accepted: &TcpStream, peer: SocketAddr, scope: &Scope) -> io::Result<SocketAddr> {
     let named = accepted.local_addr()?;
     if !named.ip().is_unspecified() {
         return Ok(named);
     }
-    let any: IpAddr = if peer.is_ipv6() { [0_u16; 8].into() } else { [0_u8; 4].into() };
-    let probe = UdpSocket::bind((any, 0))?;
-    probe.connect(peer)?;
-    Ok(SocketAddr::new(probe.local_addr()?.ip(), named.port()))
+    let domain = if peer.is_ipv6() { Domain::IPV6 } else { Domain::IPV4 };
+    let probe = Socket::new(domain, Type::DGRAM, None)?;
+    scope.bind(&probe)?;
+    probe.connect(&peer.into())?;
+    let own = probe.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
+    Ok(SocketAddr::new(own.ip(), named.port()))
 }
