@@ -86,7 +86,7 @@ impl Node {
             "none",
             "Name of a VRF (Linux): the daemon takes packets, routes and interfaces of this VRF only, and enforces at its interfaces \
              only. One daemon for each VRF, each with its own `control.socket` ([operation.md](operation.md#vrf)). The VRF must \
-             exist at the start. Not with `boomerang`, `gist_nat`, and firewalls and NATs of `natfw` and `casp`.",
+             exist at the start. Not with `gist_nat`, and firewalls and NATs of `natfw` and `casp`.",
         );
         let possible =
             |name: &String| !name.is_empty() && !name.contains(|c: char| c == '/' || c.is_whitespace());

@@ -5,6 +5,10 @@
 //! the packet that waits (`waiting.rs`): the kernel routes, filters and fragments it as any other packet. The sockets that
 //! send cannot send from the address of another node.
 //!
+//! Of a packet of a VRF the queue names the device of the VRF, and not the interface. The rule in front of the queue therefore gives the
+//! packet the number of the interface as mark, for as long as it waits. A packet with a mark of other programs is left to the kernel:
+//! it would lose it.
+//!
 //! The table belongs to a netlink socket of this process, and the queue to another. When the daemon ends, the kernel removes
 //! both, and forwards and answers these messages as any others. When it hangs, another process releases what waits
 //! (`sys/watch.rs`).
@@ -64,6 +68,8 @@ pub(super) struct EchoPort {
     sockets: [Option<Socket>; 4],
     /// The packets of the queues.
     waiting: [Option<Waitings>; QUEUES],
+    /// Whether the packets of the queues are those of a VRF.
+    vrf: bool,
     counters: EchoCounters,
     /// The rules that lead to the queues.
     diverts: Vec<Divert>,
@@ -74,15 +80,6 @@ pub(super) struct EchoPort {
 impl EchoPort {
     /// Opens the sockets, and installs the interception if the configuration allows it.
     pub(super) fn open(magic: u32, request: &EntryRequest, config: &IoConfig) -> Result<Self, OpenError> {
-        if let Some(vrf) = config.scope.vrf() {
-            return Err(OpenError::new(
-                "echo-in-vrf",
-                format!(
-                    "a queue of netfilter names the VRF {vrf} and not the interface by which a message came in"
-                ),
-                "remove the protocol from node.protocols, or node.vrf",
-            ));
-        }
         let raw = Sockets::open(config, request, |domain| send_only(domain, config))?;
         let wanted = [(config.ipv4, false), (config.ipv6, true)];
         let listen = |(wanted, ipv6): (bool, bool)| wanted.then(|| listen(ipv6, magic, config)).transpose();
@@ -90,6 +87,7 @@ impl EchoPort {
             raw,
             sockets: [None, None, listen(wanted[0])?, listen(wanted[1])?],
             waiting: [None, None],
+            vrf: !config.scope.is_all(),
             counters: EchoCounters::default(),
             diverts: Vec::new(),
             _watch: None,
@@ -124,6 +122,7 @@ impl EchoPort {
                 interfaces: &request.interfaces,
                 queue: number,
                 unproved: request.unproved.as_ref(),
+                scope: &config.scope,
             };
             self.diverts.push(Divert::lay(&diverted)?);
         }
@@ -144,13 +143,17 @@ impl Port for EchoPort {
     }
 
     fn read(&self, socket: usize) -> Read {
-        if socket < QUEUES { queue::read } else { ip::read }
+        match (socket < QUEUES, self.vrf) {
+            (true, false) => queue::read,
+            (true, true) => queue::read_of_vrf,
+            (false, _) => ip::read,
+        }
     }
 
     fn admit(&mut self, socket: usize, datagram: &Datagram<'_>) -> bool {
         let Some(Some(waiting)) = self.waiting.get_mut(socket) else { return true };
         // What is no packet is the kernel's answer about a verdict: the packet was released meanwhile.
-        Queued::read(datagram).is_some_and(|queued| waiting.admit(&queued))
+        Queued::read(datagram, self.vrf).is_some_and(|queued| waiting.admit(&queued))
     }
 
     fn count_received(&mut self, packets: u64, truncated: u64) {

@@ -17,21 +17,27 @@ use crate::helper::{helper, helper_at};
 use crate::network::{
     GIST, Network, PATIENCE, config, datagram, families, footprint, ip, receive_one, send, tool, until,
 };
-use crate::privileges::{Copy, NOBODY, SOCKET, socket};
+use crate::privileges::{Copy, NOBODY, SOCKET, VRF, socket};
 use crate::send::queries_go_to_the_next_hop;
 
 /// A network whose router has a helper.
-struct Helped {
-    net: Network,
-    path: PathBuf,
+pub(crate) struct Helped {
+    pub(crate) net: Network,
+    pub(crate) path: PathBuf,
     process: Child,
 }
 
 impl Helped {
     fn new(label: &str) -> Self {
-        let net = Network::new(label);
+        Self::of(Network::new(label), label, None)
+    }
+
+    /// The helper is one of this VRF of the router.
+    pub(crate) fn of(net: Network, label: &str, vrf: Option<&str>) -> Self {
         let path = env::temp_dir().join(format!("sbxt-{}-{label}", std::process::id()));
-        let process = net.r.spawn(helper("privileges").env(SOCKET, &path)).unwrap();
+        let mut command = helper("privileges");
+        command.env(SOCKET, &path).envs(vrf.map(|vrf| (VRF, vrf)));
+        let process = net.r.spawn(&mut command).unwrap();
         until("the helper listens", || path.metadata().is_ok_and(|file| file.uid() == NOBODY));
         Self { net, path, process }
     }
@@ -57,7 +63,7 @@ impl Helped {
         assert_eq!((&socket).read_one(), 0, "a wrong request ends the connection");
     }
 
-    fn intercepts(&self) -> bool {
+    pub(crate) fn intercepts(&self) -> bool {
         footprint(&self.net.r).contains("signalbox")
     }
 }

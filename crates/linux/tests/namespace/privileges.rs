@@ -10,7 +10,7 @@ use std::{env, thread};
 use signalbox_core::packet::{Transmit, router_alert_v4, router_alert_v6};
 use signalbox_linux::confine::User;
 use signalbox_linux::helper::Helper;
-use signalbox_linux::{Io, IoConfig, capability};
+use signalbox_linux::{Io, IoConfig, Scope, capability};
 
 use crate::helper::{helper, helper_at};
 use crate::network::{GIST, Network, config, datagram, families, footprint, receive_until, send, until};
@@ -18,6 +18,9 @@ use crate::network::{GIST, Network, config, datagram, families, footprint, recei
 pub(crate) const NOBODY: u32 = 65_534;
 /// The path of the helper's socket, in the environment of a process.
 pub(crate) const SOCKET: &str = "SBXT_SOCKET";
+
+/// The VRF of a helper, in the environment of its process.
+pub(crate) const VRF: &str = "SBXT_VRF";
 
 /// A copy of this program that every user may run.
 pub(crate) struct Copy(pub(crate) PathBuf);
@@ -109,7 +112,8 @@ fn send_alerted(io: &mut Io, payload: &[u8]) {
 
 /// The process that holds the privileges.
 pub(crate) fn helper_process() {
-    Helper::open(&socket(), &User::find("65534").unwrap(), config()).unwrap().run().unwrap();
+    let config = IoConfig { scope: Scope::of(env::var(VRF).ok()), ..config() };
+    Helper::open(&socket(), &User::find("65534").unwrap(), config).unwrap().run().unwrap();
 }
 
 /// The process that has none.

@@ -24,7 +24,7 @@ use crate::network::{Addresses, Network, PATIENCE, families, footprint, gist, ip
 pub(crate) struct Got {
     pub(crate) src: IpAddr,
     pub(crate) dst: IpAddr,
-    ifindex: IfIndex,
+    pub(crate) ifindex: IfIndex,
     pub(crate) ttl: u8,
     tos: u8,
     pub(crate) alert: bool,

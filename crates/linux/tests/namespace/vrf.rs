@@ -2,16 +2,21 @@
 //! skipped.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
-use signalbox_core::node::RouteQuery;
+use signalbox_core::node::{RouteQuery, StreamKind};
 use signalbox_core::packet::{Transmit, router_alert_v4, router_alert_v6};
 use signalbox_linux::netns::Namespace;
 use signalbox_linux::traffic::{Enforcer, LinkConfig, TrafficConfig};
-use signalbox_linux::{Io, IoConfig, Scope, topology};
+use signalbox_linux::{Io, IoConfig, Judged, Scope, kernel_speaks_sctp, kernel_version, topology};
 
+use crate::echo::{self, MAGIC};
+use crate::helped::Helped;
 use crate::network::{
-    GIST, Network, config, datagram, families, footprint, ip, open, receive_one, send, tool, until,
+    Addresses, GIST, Network, PATIENCE, config, datagram, families, footprint, ip, open, receive_one, send,
+    tool, until,
 };
+use crate::stream_end::{End, connect, drive};
 
 /// A router with two VRFs, and the hosts of each. Those of both have the same addresses, and so has the router in both.
 struct Pair {
@@ -234,4 +239,129 @@ fn the_queues_of_another_vrf_stay() {
             })
             .unwrap();
     }
+}
+
+/// With `src_valid_mark` the kernel looks up the source of an intercepted packet with its mark, in the VRF too. The rules that leave this
+/// lookup to others stand around that of each daemon, and no daemon removes those of the other one.
+#[test]
+fn packets_are_taken_while_their_source_is_looked_up_with_their_mark() {
+    let Some(Pair { red, blue }) = pair("vrfmark") else { return };
+    let router = &red.r;
+    let before = footprint(router);
+    let (mut a, mut c) = (Network::host(&red.a), Network::host(&blue.a));
+    let mut in_red = open(router, &in_vrf("red"));
+    let mut in_blue = open(router, &IoConfig { rule_preference: 260, ..in_vrf("blue") });
+    let set = |key: &str, value| {
+        topology::set_sysctl(router, &format!("net.ipv4.conf.all.{key}"), value).unwrap();
+    };
+    for filter in ["0", "1", "2"] {
+        set("rp_filter", filter);
+        set("src_valid_mark", "1");
+        // Each looks at what the other one did.
+        for _ in 0..2 {
+            for io in [&mut in_red, &mut in_blue] {
+                let judged = router.run(|| io.judge_interception()).unwrap().unwrap();
+                assert_eq!(judged, Some(Judged::default()), "rp_filter = {filter}");
+            }
+        }
+        assert_eq!(tool(router, "ip rule").matches("iif lo").count(), 2);
+        takes(&mut in_red, &mut a, router, "ra", &format!("red, rp_filter = {filter}"));
+        takes(&mut in_blue, &mut c, router, "rc", &format!("blue, rp_filter = {filter}"));
+    }
+    router.run(|| in_red.close()).unwrap().unwrap();
+    takes(&mut in_blue, &mut c, router, "rc", "blue alone");
+    router.run(|| in_blue.close()).unwrap().unwrap();
+    assert_eq!(footprint(router), before);
+}
+
+/// A daemon without privileges: the helper is one of its VRF, too.
+#[test]
+fn a_helper_serves_a_daemon_of_its_vrf() {
+    let Some(Pair { red, blue }) = pair("vrfhelp") else { return };
+    let helped = Helped::of(red, "vrfhelp", Some("red"));
+    let router = &helped.net.r;
+    let (mut a, mut c) = (Network::host(&helped.net.a), Network::host(&blue.a));
+    let mut in_red = open(router, &IoConfig { helper: Some(helped.path.clone()), ..in_vrf("red") });
+    let mut in_blue = open(router, &in_vrf("blue"));
+    takes(&mut in_blue, &mut c, router, "rc", "blue");
+    takes(&mut in_red, &mut a, router, "ra", "red");
+    // What the helper sends by its raw sockets leaves by the VRF.
+    for family in families() {
+        query(&mut in_red, family.b, family.a, b"passed on");
+        assert_eq!(receive_one(&mut a).payload, [GIST, b"passed on"].concat());
+    }
+    drop(in_red);
+    until("the interception of red is removed", || !tool(router, "nft list tables").contains("vrf_red"));
+    takes(&mut in_blue, &mut c, router, "rc", "blue alone");
+}
+
+/// Associations of the kernel's SCTP, to a router's address in a VRF and from there. The kernel knows VRFs there from Linux 6.2 on.
+#[test]
+fn associations_of_the_kernel_come_up_in_a_vrf() {
+    if !kernel_speaks_sctp() || kernel_version().is_some_and(|version| version < (6, 2)) {
+        return eprintln!("skipped: this kernel has no SCTP, or one that does not know VRFs");
+    }
+    let Some(Pair { red, blue }) = pair("vrfsctp") else { return };
+    let sctp = |namespace, vrf: Option<&str>| {
+        let scope = Scope::of(vrf.map(str::to_owned));
+        let mut end = End::with(namespace, IoConfig { scope, intercept: false, ..config() });
+        end.kind = StreamKind::Sctp;
+        end.listen(7000).unwrap();
+        end
+    };
+    let (mut in_red, mut in_blue) = (sctp(&red.r, Some("red")), sctp(&red.r, Some("blue")));
+    let (mut a, mut c) = (sctp(&red.a, None), sctp(&blue.a, None));
+    for (router, host, text) in [(&mut in_red, &mut a, "red"), (&mut in_blue, &mut c, "blue")] {
+        for (family, own) in families().into_iter().zip(ADDRESSES[0].map(ip)) {
+            for from_host in [true, false] {
+                let (opens, accepts, ends) = if from_host {
+                    (&mut *host, &mut *router, [family.a, own])
+                } else {
+                    (&mut *router, &mut *host, [own, family.a])
+                };
+                let (here, there) = connect(opens, accepts, ends[0], (ends[1], 7000));
+                assert_eq!(accepts.seen(there).local.unwrap().ip(), ends[1], "{text}");
+                opens.streams().message(here, (0, None), text.as_bytes());
+                drive("a message", opens, accepts, |_, there_end| {
+                    there_end.seen(there).octets == text.as_bytes()
+                });
+            }
+        }
+    }
+}
+
+/// Echo messages with the magic number that pass in a VRF are known by their interface. They go on without a mark of their wait; those that
+/// somebody has marked are the kernel's.
+#[test]
+fn echo_messages_are_taken_in_each() {
+    if !echo::is_queued() {
+        return;
+    }
+    let Some(Pair { red, blue }) = pair("vrfecho") else { return };
+    let router = &red.r;
+    let before = footprint(router);
+    let of = |vrf: &str| open(router, &IoConfig { entries: vec![echo::entry(MAGIC)], ..in_vrf(vrf) });
+    let (mut in_red, mut in_blue) = (of("red"), of("blue"));
+    let short = Duration::from_millis(50);
+    for (io, net, [near, _]) in [(&mut in_red, &red, LINKS[0].1), (&mut in_blue, &blue, LINKS[1].1)] {
+        let (mut a, mut b) = (echo::end(&net.a, false), echo::end(&net.b, true));
+        for (Addresses { a: from, b: to }, own) in families().into_iter().zip(ADDRESSES[0].map(ip)) {
+            for dst in [to, own] {
+                let payload = echo::echo(to.is_ipv6(), false, MAGIC, 1);
+                echo::send(&mut a, [from, dst], &[], &payload);
+                let got = echo::received(io, PATIENCE);
+                let [got] = &got[..] else { panic!("{from} {dst}: {got:?}") };
+                assert_eq!((got.src, got.dst, got.ifindex.0), (from, dst, index(router, near)), "{near}");
+                if dst == to {
+                    echo::send(io, [from, to], &[], &got.payload);
+                    assert_eq!(echo::received(&mut b, PATIENCE).len(), 1);
+                }
+                assert_eq!(echo::received(&mut a, short), [], "no kernel has answered");
+            }
+        }
+    }
+    for io in [in_red, in_blue] {
+        router.run(|| io.close()).unwrap().unwrap();
+    }
+    assert_eq!(footprint(router), before);
 }

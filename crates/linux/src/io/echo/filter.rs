@@ -11,6 +11,7 @@ use crate::error::OpenError;
 use crate::netlink::Batch;
 use crate::netlink::nftables::expression::{self, Compare, Header, Queueing};
 use crate::netlink::nftables::{self, Hook, LAST, NFPROTO_IPV4, NFPROTO_IPV6, transact};
+use crate::scope::Scope;
 
 /// Octets of the hop-by-hop options header that holds nothing but a Router Alert.
 pub(super) const HOP_BY_HOP: usize = 8;
@@ -143,13 +144,15 @@ pub(super) struct Diverted<'a> {
     pub(super) queue: u16,
     /// Messages that do not come from where their source is are no messages.
     pub(super) unproved: Option<&'a Unproved>,
+    /// Whose messages.
+    pub(super) scope: &'a Scope,
 }
 
 impl Divert {
     /// Installs a table of this process. A process listens at the queue already.
     pub(super) fn lay(diverted: &Diverted<'_>) -> Result<Self, OpenError> {
         let (family, words) = if diverted.ipv6 { (NFPROTO_IPV6, "IPv6") } else { (NFPROTO_IPV4, "IPv4") };
-        let name = format!("{TABLE}_{:08x}", diverted.magic);
+        let name = diverted.scope.name(&format!("{TABLE}_{:08x}", diverted.magic));
         let explain = |error: io::Error| match error.raw_os_error() {
             Some(libc::EPERM) => OpenError::net_admin("intercepting ICMP Echo", &error),
             Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOENT) => OpenError::new(
@@ -219,14 +222,14 @@ impl Drop for Divert {
 
 /// Appends the table with its chains and rules.
 fn compose(requests: &mut Batch, family: u8, name: &str, diverted: &Diverted<'_>, how: Queueing) {
-    let Diverted { ipv6, magic, matches, interfaces, queue, unproved } = *diverted;
+    let Diverted { ipv6, magic, matches, interfaces, queue, unproved, scope } = *diverted;
     nftables::table(requests, family, name, libc::NLM_F_EXCL, true);
     let chains = [(PASSING, Hook::Forward, true), (ARRIVING, Hook::Input, false)];
     for (chain, hook, replies) in chains {
         let place = (name, chain);
         let compared = unproved.map(|_| format!("{chain}{COMPARED}"));
         if let (Some(Unproved { at, .. }), Some(chain)) = (unproved, &compared) {
-            compose_compared(requests, family, (name, chain), at, (queue, how));
+            compose_compared(requests, family, (name, chain), at, (queue, how, scope));
         }
         nftables::base_chain(requests, family, place, "filter", (hook, LAST));
         nftables::rule(requests, family, place, |rule| {
@@ -239,7 +242,7 @@ fn compose(requests: &mut Batch, family: u8, name: &str, diverted: &Diverted<'_>
         if interfaces.others {
             for (interface, _) in named(false) {
                 nftables::rule(requests, family, place, |rule| {
-                    expression::came_in_by(rule, interface);
+                    scope.arrived_by(rule, interface);
                     expression::accept(rule);
                 });
             }
@@ -249,8 +252,12 @@ fn compose(requests: &mut Batch, family: u8, name: &str, diverted: &Diverted<'_>
         for interface in from {
             for Rule(conditions) in Rule::of(ipv6, magic, matches, replies) {
                 nftables::rule(requests, family, place, |rule| {
+                    scope.packets(rule);
+                    if !scope.is_all() {
+                        expression::has_mark(rule, 0);
+                    }
                     if let Some(interface) = interface {
-                        expression::came_in_by(rule, interface);
+                        scope.arrived_by(rule, interface);
                     }
                     for condition in &conditions {
                         expression::load(rule, Header::Network, (condition.offset.into(), 4));
@@ -261,12 +268,20 @@ fn compose(requests: &mut Batch, family: u8, name: &str, diverted: &Diverted<'_>
                     }
                     match &compared {
                         Some(compared) => expression::go_to(rule, compared),
-                        None => expression::queue(rule, queue, how),
+                        None => to_queue(rule, (queue, how, scope)),
                     }
                 });
             }
         }
     }
+}
+
+/// Passes the message to a queue.
+fn to_queue(rule: &mut Batch, (queue, how, scope): (u16, Queueing, &Scope)) {
+    if !scope.is_all() {
+        expression::mark_below(rule);
+    }
+    expression::queue(rule, queue, how);
 }
 
 /// Appends a chain that passes messages from where their source is to the queue. Others go on as on a router without the daemon.
@@ -275,14 +290,14 @@ fn compose_compared(
     family: u8,
     place: (&str, &str),
     Interfaces { named, others }: &Interfaces,
-    (queue, how): (u16, Queueing),
+    to: (u16, Queueing, &Scope),
 ) {
     nftables::inner_chain(requests, family, place);
     for (interface, _) in named.iter().filter(|(_, compared)| compared != others) {
         nftables::rule(requests, family, place, |rule| {
-            expression::came_in_by(rule, interface);
+            to.2.arrived_by(rule, interface);
             if *others {
-                expression::queue(rule, queue, how);
+                to_queue(rule, to);
             } else {
                 expression::came_from_its_source(rule, false);
                 expression::counter(rule);
@@ -297,5 +312,5 @@ fn compose_compared(
             expression::accept(rule);
         });
     }
-    nftables::rule(requests, family, place, |rule| expression::queue(rule, queue, how));
+    nftables::rule(requests, family, place, |rule| to_queue(rule, to));
 }

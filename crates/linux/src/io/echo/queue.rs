@@ -170,7 +170,7 @@ pub(super) struct Queued<'a> {
     pub(super) passing: bool,
     /// Whether it goes from port to port of a bridge.
     pub(super) bridged: bool,
-    /// Whether it has a mark.
+    /// Whether it has a mark that other programs gave it.
     pub(super) marked: bool,
     pub(super) iif: IfIndex,
     /// The interface that it leaves by; 0: none.
@@ -182,27 +182,28 @@ pub(super) struct Queued<'a> {
 }
 
 impl<'a> Queued<'a> {
-    /// Reads a message of the kernel; `None`: it has no packet, or another process sent it.
-    pub(super) fn read(datagram: &Datagram<'a>) -> Option<Self> {
+    /// Reads a message of the kernel; `None`: it has no packet, or another process sent it. The mark of a packet of a VRF is the number
+    /// of the interface by which it came in.
+    pub(super) fn read(datagram: &Datagram<'a>, vrf: bool) -> Option<Self> {
         if datagram.truncated() || datagram.name.get(PORT)? != [0; 4] {
             return None;
         }
-        Messages(datagram.payload).next().and_then(|message| Self::of(&message))
+        Messages(datagram.payload).next().and_then(|message| Self::of(&message, vrf))
     }
 
-    fn of(message: &Message<'a>) -> Option<Self> {
+    fn of(message: &Message<'a>, vrf: bool) -> Option<Self> {
         if message.kind != NFQNL_MSG_PACKET {
             return None;
         }
         let (_, attributes): (&[u8; 4], Attributes<'a>) = message.split()?;
         let (mut head, mut packet) = (None, None);
-        let (mut iif, mut oif, mut marked, mut bridged) = (IfIndex::NONE, IfIndex::NONE, false, false);
+        let (mut iif, mut oif, mut mark, mut bridged) = (IfIndex::NONE, IfIndex::NONE, IfIndex::NONE, false);
         let index =
             |data: &[u8]| data.first_chunk().map_or(IfIndex::NONE, |v| IfIndex(u32::from_be_bytes(*v)));
         for (kind, data) in attributes {
             match kind {
                 NFQA_PACKET_HDR => head = data.first_chunk::<7>(),
-                NFQA_MARK => marked = index(data) != IfIndex::NONE,
+                NFQA_MARK => mark = index(data),
                 NFQA_IFINDEX_INDEV => iif = index(data),
                 NFQA_IFINDEX_OUTDEV => oif = index(data),
                 NFQA_IFINDEX_PHYSOUTDEV => bridged = true,
@@ -216,8 +217,8 @@ impl<'a> Queued<'a> {
             id: u32::from_be_bytes([i0, i1, i2, i3]),
             passing: u32::from(hook) == Hook::Forward as u32,
             bridged,
-            marked,
-            iif,
+            marked: !vrf && mark != IfIndex::NONE,
+            iif: if vrf { mark } else { iif },
             oif,
             packet,
             header,
@@ -279,7 +280,12 @@ fn whole(packet: &[u8]) -> Option<(&[u8], usize)> {
 
 /// Reads a packet for an engine.
 pub(super) fn read<'a>(entry: Entry, datagram: &Datagram<'a>) -> Option<Received<'a>> {
-    Queued::read(datagram)?.received(entry)
+    Queued::read(datagram, false)?.received(entry)
+}
+
+/// Reads a packet of a VRF.
+pub(super) fn read_of_vrf<'a>(entry: Entry, datagram: &Datagram<'a>) -> Option<Received<'a>> {
+    Queued::read(datagram, true)?.received(entry)
 }
 
 /// Verdicts that wait to be sent.
@@ -419,16 +425,32 @@ mod tests {
             // What follows the packet in its frame is not part of it.
             octets.extend_from_slice(&[0; 6]);
             let datagram = datagram(&kernel, &octets);
-            let one = Queued::read(&datagram).unwrap();
+            let one = Queued::read(&datagram, false).unwrap();
             assert_eq!((one.id, one.iif, one.oif, one.header), (9, IfIndex(3), IfIndex(4), 20));
             let received = read(Entry::IcmpEcho(1), &datagram).unwrap();
             assert_eq!((received.ttl, received.tos, received.payload), (ttl, 0x20, &packet[20..]));
         }
         let octets = queued(2, &packet);
-        assert!(Queued::read(&datagram(&[16, 0, 0, 0, 1, 0, 0, 0], &octets)).is_none(), "of another process");
+        let other = [16, 0, 0, 0, 1, 0, 0, 0];
+        assert!(Queued::read(&datagram(&other, &octets), false).is_none(), "of another process");
         for end in 0..octets.len() {
-            assert!(Queued::read(&datagram(&kernel, &octets[..end])).is_none());
+            assert!(Queued::read(&datagram(&kernel, &octets[..end]), false).is_none());
         }
+    }
+
+    #[test]
+    fn the_mark_of_a_packet_of_a_vrf_is_its_interface() {
+        let mut octets = queued(Hook::Forward as u8, &echo());
+        codec::put(&mut octets, NFQA_MARK, &7_u32.to_be_bytes());
+        end(&mut octets, 0);
+        let kernel = [16, 0, 0, 0, 0, 0, 0, 0];
+        for (vrf, expected) in [(false, (IfIndex(3), true)), (true, (IfIndex(7), false))] {
+            let datagram = datagram(&kernel, &octets);
+            let one = Queued::read(&datagram, vrf).unwrap();
+            assert_eq!((one.iif, one.marked), expected);
+        }
+        let octets = [queued(Hook::Forward as u8, &echo())].concat();
+        assert_eq!(Queued::read(&datagram(&kernel, &octets), true).unwrap().iif, IfIndex::NONE);
     }
 
     #[test]

@@ -14,6 +14,7 @@ const NFTA_META_SREG: u16 = 3;
 const NFT_META_MARK: u32 = 3;
 const NFT_META_IIFNAME: u32 = 6;
 const NFT_META_PKTTYPE: u32 = 19;
+const NFT_META_SDIF: u32 = 33;
 const NFT_META_SDIFNAME: u32 = 34;
 pub(super) const NFT_META_L4PROTO: u32 = 16;
 const NFTA_CMP_SREG: u16 = 1;
@@ -58,8 +59,6 @@ const NFTA_TARGET_REV: u16 = 2;
 const NFTA_TARGET_INFO: u16 = 3;
 /// Without a program that listens at the queue the packet goes on at once.
 const BYPASS: u16 = 1;
-/// Octets of the name of an interface (IFNAMSIZ).
-const INTERFACE_NAME: usize = 16;
 const NFTA_FIB_DREG: u16 = 1;
 const NFTA_FIB_RESULT: u16 = 2;
 const NFTA_FIB_FLAGS: u16 = 3;
@@ -254,6 +253,14 @@ pub(crate) fn mark(rule: &mut Batch, mark: u32) {
     });
 }
 
+/// Sets the mark of a packet of a VRF's device to the number of the interface by which it came in, at the hooks input and forward.
+pub(crate) fn mark_below(rule: &mut Batch) {
+    load_meta(rule, NFT_META_SDIF);
+    append(rule, "meta", |meta| {
+        meta.attribute(NFTA_META_KEY, &number(NFT_META_MARK)).attribute(NFTA_META_SREG, &number(NFT_REG_1))
+    });
+}
+
 /// The rule continues with packets that have this mark.
 pub(crate) fn has_mark(rule: &mut Batch, mark: u32) {
     load_meta(rule, NFT_META_MARK);
@@ -264,14 +271,6 @@ pub(crate) fn has_mark(rule: &mut Batch, mark: u32) {
 pub(crate) fn lacks_mark(rule: &mut Batch, mark: u32) {
     load_meta(rule, NFT_META_MARK);
     compare(rule, Compare::NotEqual, &mark.to_ne_bytes());
-}
-
-/// The rule continues with packets that came in by the interface of this name.
-pub(crate) fn came_in_by(rule: &mut Batch, name: &str) {
-    load_meta(rule, NFT_META_IIFNAME);
-    let mut octets = [0; INTERFACE_NAME];
-    octets.iter_mut().zip(name.bytes()).for_each(|(place, octet)| *place = octet);
-    compare(rule, Compare::Equal, &octets);
 }
 
 /// The rule continues with packets whose frame was for all stations of the link.
