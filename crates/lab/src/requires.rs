@@ -26,6 +26,10 @@ pub(crate) fn lacking(scenario: &Scenario) -> Result<Option<String>> {
             Requirement::Device(kind) => {
                 (has_device(kind)?, format!("devices of the kind {kind} in the kernel"))
             }
+            Requirement::Kernel(needed) => {
+                let has = signalbox_linux::kernel_version().is_none_or(|version| version >= *needed);
+                (has, format!("Linux {}.{} or newer", needed.0, needed.1))
+            }
             Requirement::Program(name) => (program(name), format!("the program {name}")),
         };
         if !has {
@@ -69,4 +73,18 @@ fn sctp() -> bool {
 fn program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|directory| directory.join(name).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_the_kernel_are_no_programs() {
+        let of = |name: &str| Requirement::from(name.to_owned());
+        assert_eq!(of("linux-5.12"), Requirement::Kernel((5, 12)));
+        for program in ["linux-5", "linux-tools", "linux-a.b"] {
+            assert_eq!(of(program), Requirement::Program(program.to_owned()));
+        }
+    }
 }

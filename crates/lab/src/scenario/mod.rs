@@ -129,12 +129,18 @@ pub(crate) enum Requirement {
     Sctp,
     /// A kind of network device, as `ip link add type` names it.
     Device(String),
+    /// A kernel of this version at least, written `linux-5.12`.
+    Kernel((u32, u32)),
     /// A program in one of the directories of `PATH`.
     Program(String),
 }
 
 impl From<String> for Requirement {
     fn from(name: String) -> Self {
+        let version = name.strip_prefix("linux-").and_then(|version| version.split_once('.'));
+        if let Some((Ok(major), Ok(minor))) = version.map(|(major, minor)| (major.parse(), minor.parse())) {
+            return Self::Kernel((major, minor));
+        }
         match name.as_str() {
             "root" => Self::Root,
             "netem" => Self::Netem,
