@@ -1,9 +1,14 @@
 #!/bin/bash
 # Runs scenarios and tests of the kernel on other kernels under QEMU: see docs/kernels.md and `scripts/kernels.sh --help`.
+# SIGNALBOX_BIN: the directory of a release build, which is taken as it is. Tests are then those of the programs that TESTS names, a file
+# with what `cargo test --no-run --message-format json` printed; without TESTS there are none.
 set -eu
 "$(dirname "$0")/setup.sh" kernels
 . "$(dirname "$0")/env.sh"
 
+if [ -n "${SIGNALBOX_BIN:-}" ]; then
+    PROGRAMS=$SIGNALBOX_BIN exec /usr/bin/python3 scripts/kernels/kernels.py "$@"
+fi
 say "building"
 cargo build --release --locked -p signalboxd -p signalbox
 case " $* " in

@@ -21,10 +21,12 @@ PROJECT = HERE.parent.parent
 RELEASES = {"5.10": "bullseye", "6.1": "bookworm", "6.12": "trixie", "newest": "sid"}
 # What is in the virtual machine beside Signalbox, and the packages that have it, with those on which they depend.
 PACKAGES = ["busybox-static", "kmod", "iproute2", "nftables", "wireguard-tools", "bird2", "frr", "libpam-modules"]
+SCRIPTS = ["usr/bin/wg-quick"]
 PROGRAMS = ["sbin/ip", "sbin/tc", "sbin/bridge", "bin/ss", "usr/sbin/nft", "usr/bin/wg", "usr/sbin/bird", "usr/bin/vtysh",
             "usr/lib/frr/zebra", "usr/lib/frr/ospfd", "usr/lib/frr/isisd"]
-# The same of packages without those on which they depend. The shell's own `true` is no program that a dynamic linker can start.
-ALONE = {"coreutils": "bin/true", "libcap2-bin": "sbin/setcap"}
+# The same of packages without those on which they depend. The shell's own `true` is no program that a dynamic linker can start. Busybox's
+# shell prefers its own `ip` and `tc`, whatever PATH is: scripts of scenarios and tests get another one. wg-quick is a script for bash.
+ALONE = {"coreutils": "bin/true", "libcap2-bin": "sbin/setcap", "dash": "bin/dash", "bash": "bin/bash", "procps": "sbin/sysctl"}
 USERS = """root:x:0:0:root:/root:/bin/sh
 nobody:x:65534:65534:nobody:/:/bin/false
 frr:x:100:100:frr:/:/bin/false
@@ -55,8 +57,8 @@ def arguments():
     return parser.parse_args()
 
 
-def make_root(release, folder, listed, tests):
-    """Fills `folder` with what the virtual machine needs; returns version and image of the kernel."""
+def make_root(release, folder, listed, programs):
+    """Fills `folder` with what the virtual machine needs, `programs` with tests among it; returns version and image of the kernel."""
     version, kernel, modules = release.kernel()
     shutil.rmtree(folder, ignore_errors=True)
     # As distributions have it: what a daemon may read of programs is below /usr.
@@ -72,6 +74,12 @@ def make_root(release, folder, listed, tests):
         image.copy_program(packages.one([tools], program, f"usr/{program}"), folder, f"/{program}", tools)
     for package, program in ALONE.items():
         image.copy_program(packages.one([own.unpacked(package)], program, f"usr/{program}"), folder, f"/{program}", tools)
+    (folder / "bin/sh").symlink_to("dash")
+    # Scripts with a PATH of their own must not find those of busybox.
+    for program in (folder / "usr/sbin").iterdir():
+        (folder / "usr/bin" / program.name).symlink_to(f"../sbin/{program.name}")
+    for script in SCRIPTS:
+        shutil.copy(tools / script, folder / script)
     for program in ["signalbox", "signalboxd"]:
         image.copy_program(PROJECT / os.environ["PROGRAMS"] / program, folder, f"/usr/local/bin/{program}", tools)
         subprocess.run(["strip", "--strip-debug", folder / f"usr/local/bin/{program}"], check=True)
@@ -89,16 +97,22 @@ def make_root(release, folder, listed, tests):
     shutil.copy(own.unpacked("netbase") / "etc/protocols", folder / "etc")
     (folder / "etc/shadow").write_text("root:*:::::::\n", encoding="utf-8")
     (folder / "etc/shadow").chmod(0o600)
-    for program in tests:
-        image.copy_program(program, folder, str(program), tools)
-        subprocess.run(["strip", "--strip-debug", folder / str(program).lstrip("/")], check=True)
-    if tests:
+    # Those of the programs are the ones of their build. A job may name one that is newer by its file.
+    shutil.copytree(PROJECT / "scenarios", folder / "scenarios")
+    for program in programs:
+        for place in program.files:
+            target = folder / str(place).lstrip("/")
+            if not target.exists():
+                image.copy_program(place, folder, str(place), tools)
+                subprocess.run(["strip", "--strip-debug", target], check=True)
         # Tests find the repository where it was when they were built, and read of it what users read.
-        for package in (PROJECT / "crates").iterdir():
-            (folder / str(package).lstrip("/")).mkdir(parents=True)
-        shutil.copy(PROJECT / "README.md", folder / str(PROJECT).lstrip("/"))
-        for name in ["docs", "etc", "scenarios"]:
-            shutil.copytree(PROJECT / name, folder / str(PROJECT / name).lstrip("/"))
+        project = program.package.parent.parent
+        place = folder / str(project).lstrip("/")
+        (folder / str(program.package).lstrip("/")).mkdir(parents=True, exist_ok=True)
+        if not (place / "docs").exists():
+            shutil.copy(project / "README.md", place)
+            for name in ["docs", "etc", "scenarios"]:
+                shutil.copytree(project / name, place / name)
     (folder / "jobs").write_text("".join(f"{job.limit} {job.name} {job.command}\n" for job in listed), encoding="utf-8")
     shutil.copy(HERE / "init", folder / "init")
     (folder / "init").chmod(0o755)
@@ -143,11 +157,10 @@ def finished(kernel, archive, listed, log, words):
 def main():
     wanted = arguments()
     cache = PROJECT / "target/kernels"
-    programs = jobs.built(os.environ["TESTS"]) if "TESTS" in os.environ else []
+    programs = jobs.built(os.environ["TESTS"]) if os.environ.get("TESTS") else []
     listed = jobs.chosen(wanted.names, wanted.short, programs)
-    tests = [place for program in programs for place in program.files]
     if not any(isinstance(job, jobs.Tests) for job in listed):
-        tests = []
+        programs = []
     failed = 0
     table = {}
     for label in wanted.kernel or (["6.1"] if wanted.short else list(RELEASES)):
@@ -155,7 +168,7 @@ def main():
         print(f"==> Linux {label}", flush=True)
         release = packages.Release(RELEASES[label], cache)
         root, archive = cache / "root", cache / "initrd"
-        version, kernel = make_root(release, root, listed, tests)
+        version, kernel = make_root(release, root, listed, programs)
         image.write_archive(root, archive)
         shutil.rmtree(root)
         found = boot(kernel, archive, listed, cache / f"{label}.log")

@@ -1,5 +1,9 @@
 """A virtual machine under QEMU that speaks by its console and switches itself off."""
 import subprocess
+import threading
+
+# A virtual machine that says nothing for so many seconds of this machine hangs.
+SILENCE = 1800
 
 
 def console(kernel, archive, log, words="", counted=False):
@@ -9,7 +13,7 @@ def console(kernel, archive, log, words="", counted=False):
     machine is makes no difference to it. QEMU does that for one processor only.
     """
     if counted:
-        processors = ["-accel", "tcg", "-icount", "shift=1,sleep=off", "-smp", "1"]
+        processors = ["-accel", "tcg", "-icount", "shift=3,sleep=off", "-smp", "1"]
     else:
         processors = ["-accel", "tcg,thread=multi", "-smp", "2"]
     command = [
@@ -17,7 +21,16 @@ def console(kernel, archive, log, words="", counted=False):
         "-kernel", str(kernel), "-initrd", str(archive), "-append", f"console=ttyS0 quiet panic=-1 {words}".strip(),
         "-nographic", "-nodefaults", "-serial", "stdio", "-net", "none", "-no-reboot"]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace") as machine:
-        for line in machine.stdout:
-            log.write(line)
-            log.flush()
-            yield line
+        try:
+            while True:
+                watch = threading.Timer(SILENCE, machine.kill)
+                watch.start()
+                line = machine.stdout.readline()
+                watch.cancel()
+                if not line:
+                    break
+                log.write(line)
+                log.flush()
+                yield line
+        finally:
+            machine.kill()
