@@ -118,6 +118,8 @@ def chosen(wanted, short, programs):
             if not found:
                 raise SystemExit(f"error: no group of tests is named {name}")
         else:
-            found = [one for one in scenarios() if one.name == name] or [Scenario(name, f"signalbox lab run {name} --json")]
+            found = [one for one in scenarios() if one.name == name]
+            # Or the path of one in the virtual machine.
+            found = found or [Scenario(pathlib.PurePath(name).stem, f"signalbox lab run {name} --json")]
         listed += found
     return listed
