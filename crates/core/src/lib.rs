@@ -16,7 +16,7 @@
 //! * [`handover`] is what a node that ends leaves to the node that starts in its place.
 //! * [`outbox`] holds an application's messages until GIST has taken them.
 //! * [`shares`] limits what one source takes of a table or of a rate.
-//! * [`invariant`] reports what an engine's own state must have and lacks.
+//! * [`mod@invariant`] reports what an engine's own state must have and lacks.
 //! * [`counter`] and [`metrics`] are the counters of engines, and the names by which monitoring systems see them.
 //! * [`rng`], [`secret`] and [`bucket`] are the small tools that every engine needs.
 //!

@@ -14,7 +14,7 @@
 //!
 //! The same seed gives the same run, octet by octet. `SIGNALBOX_SEED` in the environment replaces a test's
 //! seed, and a test that fails while a [`Sim`] lives prints the seed. An engine whose own state is not as it must be
-//! ([`signalbox_core::invariant`]) panics, also in a release build.
+//! ([`mod@signalbox_core::invariant`]) panics, also in a release build.
 //!
 //! ```
 //! # use signalbox_sim::{Family, LinkConfig, Sim, topology};
