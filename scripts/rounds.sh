@@ -11,6 +11,8 @@ busy=${2:-0}
 . "$(dirname "$0")/env.sh"
 [ "$(id -u)" = 0 ] || die "network namespaces need root"
 
+# As CI builds them, so that the programs are the same.
+export CARGO_INCREMENTAL=0
 features=signalbox-linux/namespace-tests,signalbox-lab/namespace-tests,signalboxd/namespace-tests
 say "building"
 cargo build --release --quiet --locked -p signalboxd -p signalbox || exit 1
