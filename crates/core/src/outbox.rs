@@ -160,7 +160,7 @@ impl<P> Outbox<P> {
     /// Removes the message that was given out last, if it is not watched.
     pub fn sweep(&mut self) {
         let Some(key) = self.given.take() else { return };
-        // Nobody has a handle of a message that is not watched.
+        // There is no handle of a message that is not watched.
         if let Some(waiting) =
             invariant!(self.table.get_mut(key), "a message that was given out is swept once")
         {

@@ -477,7 +477,7 @@ fn an_end_keeps_its_port_over_a_restart() {
     assert_eq!(rig.last(2, NatfwType::PATH).flow, outer);
     assert_eq!((rig.passes(1), rig.sources(1)), (vec![flow(4).filter()], vec![Some(source_of(&outer))]));
 
-    // Nobody asks for them: they are free after the lifetime.
+    // No request comes for them: they are free after the lifetime.
     rig.restart_as(1, nat());
     rig.nodes[1].client.take_over(rig.now, entries);
     rig.deaf = Some(1);

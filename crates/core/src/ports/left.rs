@@ -2,7 +2,7 @@
 //!
 //! A daemon that crashes leaves its bindings in the kernel, and one that stops writes them down. The next one knows from them which end
 //! inside had which port, but neither the session nor who asked for it. So it keeps the port for that end, for as long as the binding
-//! would have stood: a request for the same end gets the port again, if the rules allow the request, and nobody else gets it.
+//! would have stood: a request for the same end gets the port again, if the rules allow the request, and no other end gets it.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -135,7 +135,7 @@ mod tests {
         }
     }
 
-    /// Ports go in the order of their times, whatever the order in which they came; one that was taken goes with nobody.
+    /// Ports go in the order of their times, whatever the order in which they came; one that was taken is no longer there.
     #[test]
     fn ports_are_kept_for_their_time() {
         let mut left = Left::new(KeyedHasher::with_key([7; 16]));

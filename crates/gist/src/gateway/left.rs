@@ -1,6 +1,6 @@
 //! What a gateway leaves to the one that starts in its place: the external ports of the ends inside.
 //!
-//! The bindings come back with the Queries that hosts repeat, which are judged like new ones. Until then nobody else gets the port of an
+//! The bindings come back with the Queries that hosts repeat, which are judged like new ones. Until then no other end gets the port of an
 //! end, so that its flows go on from it, and peers outside reach no other host by it.
 
 use core::net::{IpAddr, SocketAddrV4};

@@ -8,7 +8,7 @@ use signalbox_gist::gateway::{Config, Input};
 use crate::adopted::handshake;
 use crate::rig::*;
 
-/// O08: an end inside keeps its external port, although the next gateway would draw another one. It is free if nobody asks for it in the
+/// O08: an end inside keeps its external port, although the next gateway would draw another one. It is free if no request comes for it in the
 /// time of a binding.
 #[test]
 fn an_end_keeps_its_port_over_a_restart() {

@@ -172,7 +172,7 @@ fn the_rules_for_sources_follow_the_rule_of_the_interception() {
 }
 
 /// Daemons of several VRFs have the same mark, and rules at different places. None removes what another one needs, also at its end;
-/// without the setting nobody needs any.
+/// without the setting no daemon needs any.
 #[test]
 fn the_rules_around_that_of_another_daemon_stay() {
     let mut path = Path::new("vmarkbeside", &config());

@@ -1,6 +1,6 @@
 //! What a NAT leaves to the node that starts in its place: the external ports of the ends inside.
 //!
-//! The sessions themselves come back with the refreshes of their hosts, which are judged like new requests. Until then nobody else
+//! The sessions themselves come back with the refreshes of their hosts, which are judged like new requests. Until then no other end
 //! gets the port of an end, so that the flow goes on from it, and peers outside reach no other host by it.
 
 use core::time::Duration;
