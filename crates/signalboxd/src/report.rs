@@ -120,7 +120,7 @@ impl Reporter {
                 let more = counter.count.value.saturating_sub(*reported);
                 let first = *reported == 0;
                 *reported = counter.count.value;
-                // A fault of the program is told once for each place.
+                // A broken invariant is logged once for each place.
                 (more > 0 && (first || !is_invariant(&counter))).then_some(Line { counter, more })
             })
             .collect()

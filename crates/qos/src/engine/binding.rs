@@ -167,7 +167,7 @@ impl Qos {
     /// start the other direction for it: each would refresh the other without a user. Therefore the forward
     /// direction has the lower session identifier.
     ///
-    /// If it stands already, a `changed` request perhaps comes from an initiator that lost it: it is reserved anew.
+    /// If it stands and the request has `changed`, the initiator may have lost it: it is reserved again.
     pub(super) fn start_reverse_direction(&mut self, key: Key, changed: bool) {
         if self.config.way_back == ReverseDirection::None {
             return;
@@ -239,7 +239,7 @@ impl Qos {
         self.rearm(key);
     }
 
-    /// Reserves the reverse direction anew, with the terms of the forward one.
+    /// Reserves the reverse direction again, with the QSPEC of the forward direction.
     fn renew_reverse_direction(
         &mut self,
         back: SessionId,

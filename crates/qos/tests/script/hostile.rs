@@ -490,7 +490,7 @@ fn a_query_of_a_peer_leaves_the_bindings_of_this_node() {
     let query = Message { flags, qspec: Some(&wish), ..Message::new(MessageType::QUERY) };
     rig.receive_octets(BEFORE, flow_to(7), back, &octets(&query));
     assert_eq!(ours(&rig), Some(1));
-    // Nobody reserves it. Then the first one ends, too.
+    // No RESERVE comes for it. Then the first one ends, too.
     rig.until(rig.now + std::time::Duration::from_secs(60));
     assert_eq!((ours(&rig), rig.qos.sessions()), (None, 1));
     rig.receive(&Message { flags: MessageFlags::TEAR, ..reserve(2, &[]) });

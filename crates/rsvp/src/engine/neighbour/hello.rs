@@ -70,7 +70,7 @@ impl State {
         }
     }
 
-    /// Forgets what the neighbour's Hellos have shown. This node's instance stays: another one tells the neighbour of a restart.
+    /// Forgets what Hellos of the neighbour have shown. The instance of this node stays: with a new one the neighbour would see a restart.
     pub(crate) fn forget(&mut self, now: Time) {
         let Self { ours, due, .. } = *self;
         *self = Self {
