@@ -21,7 +21,8 @@ fn a_query_reaches_the_host_inside() {
     assert!(rig.standing.is_empty(), "a Query alone opens nothing inwards");
 }
 
-/// GISTNAT-R7.2.3-08, GISTNAT-D6.2-05, GISTNAT-D6.2-06, GISTNAT-X-07, GISTNAT-X-11: the Response has the external address
+/// GISTNAT-R7.2.3-08, GISTNAT-D6.2-05, GISTNAT-D6.2-06, GISTNAT-X-07, GISTNAT-X-11, GIST-7.2.3-06: the Response has the external
+/// address
 /// and an external port; with it the ways inwards open for the Querying node, and for no other.
 #[test]
 fn a_response_opens_the_way_inside() {

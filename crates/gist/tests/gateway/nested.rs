@@ -23,7 +23,8 @@ fn through([first, second]: &mut [Rig; 2], message: &Message<'_>) -> [Packet; 2]
 }
 
 /// GISTNAT-D6.1-06, GISTNAT-D6.1-07, GISTNAT-X-03: each gateway adds an entry and finds its own; the counts on the way back
-/// are 2, 1, 0, and the responder sees the outer addresses only.
+/// are 2, 1, 0, and the responder sees the outer addresses only. GIST-7.2.3-01, GIST-A.3.9-04: the second one extends the object of
+/// the first one and leaves its MRI.
 #[test]
 fn two_gateways_unwind_in_turn() {
     let mut gateways = two();

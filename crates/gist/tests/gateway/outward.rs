@@ -13,8 +13,8 @@ fn octets(hex: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
-/// GISTNAT-R5.1-01, GISTNAT-R5.1-02, GISTNAT-R7.2.3-02, GISTNAT-R7.2.3-03, GISTNAT-R7.2.3-04: the worked example, with
-/// hashes, generation and number of the binding left out.
+/// GISTNAT-R5.1-01, GISTNAT-R5.1-02, GISTNAT-R7.2.3-02, GISTNAT-R7.2.3-03, GISTNAT-R7.2.3-04, GIST-7.2.2-05: the worked
+/// example, with hashes, generation and number of the binding left out.
 #[test]
 fn the_worked_example_is_reproduced() {
     let inside = octets(
@@ -261,7 +261,7 @@ fn datagrams_to_the_external_port_reach_the_host() {
     rig.quiet();
 }
 
-/// GISTNAT-R7.2.3-04: without an offer of associations the list has the NLI only, and padding.
+/// GISTNAT-R7.2.3-04, GIST-7.2.2-04: without an offer of associations the list has the NLI only, and padding.
 #[test]
 fn the_list_has_what_is_there() {
     let mut rig = Rig::new();
@@ -275,7 +275,7 @@ fn the_list_has_what_is_there() {
     assert_eq!(types, [ObjectType::NLI, ObjectType::STACK_CONFIGURATION]);
 }
 
-/// GISTNAT-R7.2.2-02: Data in Q-mode are translated like a Query, and make no bindings for associations.
+/// GISTNAT-R7.2.2-02, GIST-7.2.2-02: Data in Q-mode are translated like a Query, and make no bindings for associations.
 #[test]
 fn data_in_q_mode_are_translated() {
     let mut rig = Rig::new();
@@ -347,7 +347,7 @@ fn tls_passes_by_the_object() {
 }
 
 /// GISTNAT-R7.2-01: what is no Query and has no NAT-Traversal object is left to the kernel, whatever its port.
-/// GISTNAT-R7.2.2-01: so its octets stay. GISTNAT-P5.3-01: another magic number is not GIST.
+/// GISTNAT-R7.2.2-01, GIST-7.2.2-01: so its octets stay. GISTNAT-P5.3-01: another magic number is not GIST.
 #[test]
 fn other_messages_are_left_to_the_kernel() {
     let mut rig = Rig::new();

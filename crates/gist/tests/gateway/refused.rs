@@ -58,7 +58,7 @@ fn an_mri_that_cannot_be_translated_is_refused() {
     }
 }
 
-/// GISTNAT-X-25: a private routing method with N=1 passes with its MRI; with N=0 it draws 9/4.
+/// GISTNAT-X-25: a private routing method with N=1 passes with its MRI. GIST-7.2.2-03: with N=0 it draws 9/4.
 #[test]
 fn an_unknown_routing_method_passes_if_it_allows() {
     for (flag, passes) in [(0x80, true), (0, false)] {
