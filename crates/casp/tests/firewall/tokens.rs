@@ -98,7 +98,7 @@ fn a_token_opens_what_policy_refuses_otherwise() {
     assert_eq!(rig.passes(1).len(), 1);
 }
 
-/// A host sends its token, names its application and the time from which its packets shall pass; refreshes say the same.
+/// CASPMID-4.4-08: a host sends its token, names its application and the time from which its packets shall pass; refreshes say the same.
 #[test]
 fn a_host_sends_its_token() {
     let mut rig = rig(false);
@@ -201,7 +201,7 @@ fn a_missing_token_is_named() {
     assert_eq!(rig.status(0), NatfwStatus::DONE);
 }
 
-/// CASPMID-10.6-01: at the border of its scope a request is carried out and answered, and nothing leaves the network.
+/// CASPMID-10.6-01, CASPMID-4.4-06: at the border of its scope a request is carried out and answered, and nothing leaves the network.
 #[test]
 fn a_request_ends_at_the_border_of_its_scope() {
     let border = |n, config| Config { border: n == 1, domain: "b.example".to_owned(), ..config };

@@ -214,7 +214,7 @@ fn certificate_of(own: &KeyPair, peers: &[&KeyPair]) -> Tls {
     Tls::new(Credentials::RawKeys { key: own.serialize_pem(), peers })
 }
 
-/// Messages over TLS are not readable on the links, and their nodes are known by their keys.
+/// CASP-9.2-01: messages pass over TLS, and nodes know each other by their keys.
 #[test]
 fn connections_run_over_tls() {
     let keys: Vec<KeyPair> = (0..3).map(|_| KeyPair::generate().unwrap()).collect();
