@@ -111,6 +111,8 @@ signalbox_core::counters! {
         unexpected_replies: u64 => MESSAGES_DROPPED { reason: "unexpected_reply" },
         /// Replies dropped because their flow or KEY is not that of the session.
         invalid_replies: u64 => MESSAGES_DROPPED { reason: "invalid_reply" },
+        /// Requests to this node that are not answered, because their initiating node wants no reply (NO_ECHO).
+        not_echoed: u64 => MESSAGES_DROPPED { reason: "no_echo" },
         /// Messages dropped because too many wait for a route.
         waiting_full: u64 => TABLE_FULL { table: "waiting" },
         /// Requests dropped because the table of multicast routes is full, or the rest of it is for others.

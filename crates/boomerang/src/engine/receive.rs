@@ -11,7 +11,7 @@ use super::interfaces::Iface;
 use super::outbox::{Envelope, TTL};
 use super::path::Origin;
 use super::routes::{Packet, Waiting};
-use crate::wire::{Dropped, Ends, Message, Pass, checksum_is_valid, edit, icmp_error};
+use crate::wire::{Dropped, Ends, Flags, Message, Pass, checksum_is_valid, edit, icmp_error};
 
 /// Whether the source is the address of a host from which messages may come (RFC 1812 §5.3.7, RFC 3927 §7, RFC 4291 §2.5.6). The
 /// address of a link goes no further than this link.
@@ -95,7 +95,8 @@ impl Boomerang {
         self.find_way(packet, &message, local, resources);
     }
 
-    /// Looks for the interface by which a message goes on; if `local`, its answer.
+    /// Looks for the interface by which a message goes on; if `local`, its answer. A request with NO_ECHO ends here: without a reply
+    /// there is no way back on which anything could be reserved.
     fn find_way(
         &mut self,
         packet: &Received<'_>,
@@ -103,6 +104,13 @@ impl Boomerang {
         local: bool,
         resources: &mut Resources,
     ) {
+        if local && message.flags.contains(Flags::NO_ECHO) {
+            self.counters.not_echoed += 1;
+            tracing::debug!(
+                peer = %packet.src.ip(), refused = message.is_refused(), reason = "its initiating node wants no reply", "request not answered"
+            );
+            return;
+        }
         // The far end is the first node of the way back.
         let towards = if local { packet.src.ip() } else { packet.dst.ip() };
         match self.routes.find(towards) {

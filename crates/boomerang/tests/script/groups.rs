@@ -166,6 +166,24 @@ fn a_request_ends_where_no_route_leads_on() {
     assert_eq!(pass(&mut rig, &link), []);
 }
 
+/// BOOM-G23-03: a far end does not answer a request with NO_ECHO, refused or not, and reserves nothing for its way back.
+#[test]
+fn a_far_end_is_silent_where_no_echo_is_asked_for() {
+    let mut rig = Rig::new();
+    let silent = |flags: u16| {
+        let mut fields = Fields { flags, ..request(1) };
+        fields.ends.dst = ip(NODE);
+        fields.flow.classifier.dst = ip(NODE);
+        fields
+    };
+    assert_eq!(pass(&mut rig, &silent(2)), []);
+    assert_eq!(pass(&mut rig, &Fields { key: 0, ..silent(3) }), []);
+    assert_eq!((rig.node.flow_count(), rig.resources.len(), rig.lookups), (0, 0, 0));
+    assert_eq!((rig.node.counters().not_echoed, rig.node.counters().replies_sent), (2, 0));
+    assert_eq!(pass(&mut rig, &silent(0)).len(), 1);
+    assert_eq!(rig.reserved(), [(Pass::Reply, 1, 64_000)]);
+}
+
 /// Requests that wait for a route, and routes, are limited: forged sources leave places to others, and what is not used is
 /// removed.
 #[test]
