@@ -113,6 +113,8 @@ signalbox_core::counters! {
         invalid_replies: u64 => MESSAGES_DROPPED { reason: "invalid_reply" },
         /// Requests to this node that are not answered, because their initiating node wants no reply (NO_ECHO).
         not_echoed: u64 => MESSAGES_DROPPED { reason: "no_echo" },
+        /// Requests of this node that were not sent, because they exceed the MTU of the first hop.
+        too_long: u64 => MESSAGES_DROPPED { reason: "mtu" },
         /// Messages dropped because too many wait for a route.
         waiting_full: u64 => TABLE_FULL { table: "waiting" },
         /// Requests dropped because the table of multicast routes is full, or the rest of it is for others.

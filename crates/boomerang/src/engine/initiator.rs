@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use signalbox_core::hops::{Hop, Part, Path};
 use signalbox_core::index::KeyedHasher;
 use signalbox_core::node::Prefix;
-use signalbox_core::packet::{Received, router_alert_v4, router_alert_v6_before};
+use signalbox_core::packet::Received;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{Key, SessionChange, invariant};
 use signalbox_resources::Resources;
@@ -16,19 +16,12 @@ use super::flow::FlowKey;
 use super::interfaces::Iface;
 use super::io::{BoomerangEvent as Event, Command, Reason, Refusal, Rejected, Request};
 use super::outbox::{Envelope, TTL};
-use super::path::Origin;
 use super::proof::MOST;
 use super::request::{check, flow_of};
 use super::routes::Waiting;
 use super::service::offered;
 use super::session::{MAX_LOOPS, Session, State};
-use crate::wire::{
-    Body, Ends, Flags, FlowSpec, Format, IntServ, KEY_FIRST, Known, Message, Nodes, Options, Pass, Qos,
-    Rates, UserId, edit,
-};
-
-/// IP protocol number of ICMPv6, for the header in front of it.
-const ICMPV6: u8 = 58;
+use crate::wire::{Body, Ends, FlowSpec, KEY_FIRST, Message, Nodes, Pass, Qos, Rates};
 
 /// Refresh interval of requests to a group, seconds: a new branch is asked within it.
 const GROUP_REFRESH: u8 = 3;
@@ -251,58 +244,16 @@ impl Boomerang {
         let transaction = self.next_transaction;
         self.next_transaction = self.next_transaction.wrapping_add(1);
         self.sequence = self.sequence.wrapping_add(1);
-        let release = [Rates::default()];
-        let rates: &[Rates] = if session.state == State::Closing { &release } else { &session.wanted };
-        let pairs: Vec<[u8; 8]> = rates.iter().map(|pair| pair.octets()).collect();
-        let specs;
-        let qos = match (session.intserv, rates) {
-            (Some(parameters), [one, ..]) => {
-                specs = parameters.messages(*one);
-                let [forward, reverse] = &specs;
-                Qos::IntServ(IntServ { forward, reverse })
-            }
-            (_, [one]) => Qos::BitRate(*one),
-            _ => Qos::list(&pairs),
-        };
-        let family = session.flow.family();
-        let message = Message {
-            pass: Pass::Request,
-            identifier: self.identifier,
-            sequence: self.sequence,
-            transaction,
-            format: Format::of(family, qos.format()),
-            // Both signs of a refusal make the message a query: nodes only write what they have.
-            flags: match session.query {
-                true => Flags::NACK,
-                false if session.is_for_group() => Flags::NO_ECHO,
-                false => Flags::RETURNS.with_if(Flags::STANDS, session.stands()),
-            },
-            refresh: session.refresh,
-            padding: 0,
-            key: if session.query { 0 } else { session.key },
-            body: Some(Body { flow: session.flow, qos, options: Options::none() }),
-        };
         let ends = session.ends;
         let mut octets = core::mem::take(&mut self.buffer);
         octets.clear();
-        message.encode(&ends, &mut octets);
-        if let Some(user) = session.user {
-            edit::append(&mut octets, &Known::UserId(UserId { user, credential: [0; 8] }));
-        }
-        let most = rates.first().copied().unwrap_or_default();
-        let option = self.domain.option(&self.config.integrity, self.now, most);
-        session.signed = option.is_some();
-        if let Some(option) = option {
-            let at = octets.len();
-            edit::append(&mut octets, &Known::Authentication(option));
-            self.domain.sign(&self.config.integrity, &mut octets, ends.is_ipv6(), at, option.key);
-        }
-        for (flags, proof) in &session.proofs {
-            edit::append_with(&mut octets, *flags, &Known::ReturnProof(*proof));
-        }
-        if session.names_nodes && session.state == State::Setup {
-            edit::append(&mut octets, &Known::Nodes(Nodes::beginning(ends.src, TTL)));
-        }
+        let Some(alert) = self.compose(key, oif, transaction, &mut octets, resources) else {
+            self.buffer = octets;
+            return self.too_long(key);
+        };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "its request ends no session") else {
+            return;
+        };
         let for_group = session.is_for_group();
         if !for_group {
             let wait = session.sent(transaction);
@@ -312,25 +263,9 @@ impl Boomerang {
             self.by_transaction.insert(transaction, key);
             self.wheel_of_sessions.arm(&mut self.sessions, key.index(), self.now + wait);
         }
-        // The link of this node is a part of the path. A refused message is sent as well: it collects what the path has.
-        self.procedure(&mut octets, &message, Origin::own(ends, oif), resources);
-        edit::set_checksum(&mut octets, &ends);
-        let v4;
-        let v6;
-        let options: &[u8] = match (ends.dst, self.config.router_alert, self.config.router_alert_v6) {
-            (IpAddr::V4(_), true, _) => {
-                v4 = router_alert_v4(0);
-                &v4
-            }
-            (IpAddr::V6(_), _, Some(value)) => {
-                v6 = router_alert_v6_before(ICMPV6, value);
-                &v6
-            }
-            _ => &[],
-        };
         let by = for_group.then(|| self.interfaces.ifindex(oif));
         let envelope = Envelope { ends, ttl: TTL, tos: self.config.tos, own: true, by };
-        self.out.send(envelope, options, &octets);
+        self.out.send(envelope, alert.options(), &octets);
         self.counters.requests_sent += 1;
         if for_group {
             let refused = refusal_in(&octets, ends.is_ipv6(), &self.hasher);
@@ -338,6 +273,21 @@ impl Boomerang {
             return self.sent_to_group(key, refused, resources);
         }
         self.buffer = octets;
+    }
+
+    /// A request exceeds the MTU of the first hop. The first one of a session is rejected; a later one counts as lost.
+    fn too_long(&mut self, key: Key) {
+        let Some(session) = invariant!(self.sessions.get_mut(key), "what is too long has a session") else {
+            return;
+        };
+        self.counters.too_long += 1;
+        tracing::debug!(dst = %session.ends.dst, reason = "longer than the MTU of the first hop", "request not sent");
+        if session.granted.is_none() && session.loops == 0 && !session.is_waiting() {
+            self.finish(key, Event::Rejected(Rejected::TooLong));
+            return self.drop_session(key);
+        }
+        let due = self.now + session.attempt();
+        self.wheel_of_sessions.arm(&mut self.sessions, key.index(), due);
     }
 
     /// A request to a group is sent. Nothing comes back, so what this node decided for its own link is all that it learns.

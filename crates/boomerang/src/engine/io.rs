@@ -409,6 +409,8 @@ pub enum Rejected {
     FlowTaken,
     /// The table of sessions is full.
     Full,
+    /// The request exceeds the MTU of the link to the first node of the path.
+    TooLong,
 }
 
 impl fmt::Display for Rejected {
@@ -429,6 +431,7 @@ impl fmt::Display for Rejected {
             Self::NoRoute => "no route to the far end",
             Self::FlowTaken => "another session of this node reserves for the flow: change that one",
             Self::Full => "the table of sessions is full",
+            Self::TooLong => "the request exceeds the MTU of the link to the first node: fewer rates",
         })
     }
 }

@@ -7,13 +7,14 @@
 //! as [`Input::Lost`].
 //!
 //! * `receive` decides what happens to a packet. `path` is the procedure of a node on the path. `initiator` is the state
-//!   machine of the sessions that this node opened.
-//!* State is in two records: `flow` is a reservation of this node on the path, `session` a session of this node.
+//!   machine of the sessions that this node opened, `compose` writes their requests.
+//! * State is in two records: `flow` is a reservation of this node on the path, `session` a session of this node.
 //! * `routes` finds the interface by which a message leaves, `moves` follows a gateway whose place another router has, `groups` those of a request to a multicast group. `proof` is the proof that replies are received,
 //!   `guesses` counts wrong ones.
 
 mod adopt;
 mod answer;
+mod compose;
 mod config;
 mod counters;
 mod domain;

@@ -21,6 +21,8 @@ struct Known {
     src: IpAddr,
     /// The neighbor that gets them: the gateway, or the destination itself.
     next: IpAddr,
+    /// Largest IP packet of the route, octets; 0: not known.
+    mtu: u32,
 }
 
 /// A packet that waits for a route.
@@ -125,6 +127,11 @@ impl Routes {
         self.known(dst).map(|known| known.src).filter(usable)
     }
 
+    /// Largest IP packet to `dst` by its route, octets, if it is known.
+    pub(super) fn mtu(&self, dst: IpAddr) -> Option<u32> {
+        self.known(dst).map(|known| known.mtu).filter(|mtu| *mtu > 0)
+    }
+
     /// Whether packets to `dst` went to this neighbor when the route was looked up last, which may be before a change.
     pub(super) fn leads_to(&self, dst: IpAddr, oif: Iface, neighbour: IpAddr) -> bool {
         let last = self.places.get(self.place(dst)).and_then(Option::as_ref);
@@ -165,7 +172,7 @@ impl Routes {
     /// Stores the interface by which packets to `dst` leave, with its neighbor, and the source of those of this node.
     pub(super) fn store(&mut self, dst: IpAddr, oif: Iface, route: &Route) {
         let next = route.gateway.unwrap_or(dst);
-        let known = Known { dst, generation: self.generation, oif, src: route.src, next };
+        let known = Known { dst, generation: self.generation, oif, src: route.src, next, mtu: route.mtu };
         let at = self.place(dst);
         if let Some(place) = self.places.get_mut(at) {
             *place = Some(known);

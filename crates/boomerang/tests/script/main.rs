@@ -3,6 +3,7 @@
 mod adopt;
 mod domain;
 mod errors;
+mod first_hop;
 mod grant;
 mod groups;
 mod guess;

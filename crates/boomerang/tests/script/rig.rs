@@ -180,6 +180,8 @@ pub(crate) struct Rig {
     pub(crate) source: IpAddr,
     /// The gateway of all routes.
     pub(crate) gateway: Option<IpAddr>,
+    /// Largest packet of all routes.
+    pub(crate) route_mtu: u32,
     /// The answer for destinations whose interface is 0.
     pub(crate) no_route: NoRoute,
     pub(crate) open: Vec<(u64, IpAddr)>,
@@ -246,6 +248,7 @@ impl Rig {
             removed: Vec::new(),
             kernel_refuses: false,
             gateway: None,
+            route_mtu: 1500,
             answer_lookups: true,
             source: ip("0.0.0.0"),
             no_route: NoRoute::Unreachable,
@@ -366,7 +369,8 @@ impl Rig {
 
     pub(crate) fn answer(&mut self, id: u64, dst: IpAddr) {
         let ifindex = IfIndex(self.routes.get(&dst).copied().unwrap_or(2));
-        let route = Route { ifindex, src: self.source, gateway: self.gateway, mtu: 1500, local: false };
+        let route =
+            Route { ifindex, src: self.source, gateway: self.gateway, mtu: self.route_mtu, local: false };
         let result = if ifindex.0 == 0 { Err(self.no_route) } else { Ok(route) };
         self.node.handle(self.now, Input::Route { id, result }, &mut self.resources);
     }

@@ -257,7 +257,7 @@ pub(super) fn rejected(why: Rejected) -> Status {
     match why {
         Rejected::NotRunning => not_running("boomerang"),
         Rejected::Address | Rejected::Ports | Rejected::Group => Wrong::new("open.flow", why).into(),
-        Rejected::Rates | Rejected::Parameters => Wrong::new("open.traffic", why).into(),
+        Rejected::Rates | Rejected::Parameters | Rejected::TooLong => Wrong::new("open.traffic", why).into(),
         Rejected::Refresh | Rejected::Dscp => Wrong::new("open", why).into(),
         Rejected::NoRoute => Reason::NoRoute.status(why),
         Rejected::FlowTaken => Reason::FlowTaken.status(why),
