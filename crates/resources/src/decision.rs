@@ -248,8 +248,9 @@ pub(crate) struct Decisions {
     others: RateShares,
     /// Sessions of grants, of the protocols whose sessions have identifiers.
     sessions: HashMap<GrantId, SessionId, KeyedHasher>,
-    /// Passages that stand, by their session: since when, and their first packets. None: it stood at the daemon before this one.
-    passages: HashMap<(By, SessionId), (Time, Vec<FlowFilter>), KeyedHasher>,
+    /// Passages that stand, by their session: since when, and the hash of their first packets. That of no packets: it stood at the daemon
+    /// before this one.
+    passages: HashMap<(By, SessionId), (Time, u64), KeyedHasher>,
     /// Packets whose reservation was lost, and is not restored yet.
     lost: HashMap<(ReserverId, FlowFilter), (), KeyedHasher>,
     /// The time of the input.
@@ -303,20 +304,19 @@ impl Decisions {
     pub(crate) fn passage(&mut self, mut decision: Decision) -> Option<Decision> {
         let Some(session) = decision.session else { return Some(decision) };
         let key = (decision.by, session);
-        let stands = self.passages.get(&key);
-        decision.lasted = stands.map(|(since, _)| decision.at.since(*since));
+        let stands = self.passages.get(&key).copied();
+        decision.lasted = stands.map(|(since, _)| decision.at.since(since));
         match decision.outcome {
             Outcome::Granted => {
-                if stands.is_some_and(|(_, flows)| *flows == decision.flows) {
-                    return None;
-                }
-                let since = stands.map_or(decision.at, |(since, _)| *since);
+                let packets = self.packets(&decision.flows);
                 match stands {
-                    Some((_, flows)) if flows.is_empty() => decision.outcome = Outcome::Restored,
+                    Some((_, before)) if before == packets => return None,
+                    Some((_, before)) if before == self.packets(&[]) => decision.outcome = Outcome::Restored,
                     Some(_) => decision.outcome = Outcome::Changed,
                     None => {}
                 }
-                self.passages.insert(key, (since, decision.flows.clone()));
+                let since = stands.map_or(decision.at, |(since, _)| since);
+                self.passages.insert(key, (since, packets));
             }
             Outcome::Preempted | Outcome::Lost | Outcome::Ended => {
                 // What never stood does not end.
@@ -329,7 +329,13 @@ impl Decisions {
 
     /// A passage stood at the daemon before this one. Without packets it is told from one that stands.
     pub(crate) fn stood(&mut self, by: By, session: SessionId) {
-        self.passages.entry((by, session)).or_insert_with(|| (self.now, Vec::new()));
+        let none = (self.now, self.packets(&[]));
+        self.passages.entry((by, session)).or_insert(none);
+    }
+
+    /// What packets of a passage are compared by.
+    fn packets(&self, flows: &[FlowFilter]) -> u64 {
+        self.passages.hasher().hash_one(flows)
     }
 
     /// A reservation for these packets was lost.
