@@ -73,6 +73,9 @@ impl Natfw {
 
     /// What the policy of this node allowed to a session stands from now on, or ends now: one record for each direction.
     pub(super) fn note_passages(&self, key: Key, outcome: Outcome, resources: &mut Resources) {
+        if !resources.records_decisions() {
+            return;
+        }
         let Some(session) = invariant!(self.sessions.get(key), "a record has a session") else { return };
         let mut passages = session.plan.passages().peekable();
         // Only a session with a passage has packets that are judged.

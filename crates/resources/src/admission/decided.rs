@@ -34,6 +34,13 @@ impl Resources {
         self.decisions.switch(on);
     }
 
+    /// Whether decisions are recorded.
+    #[inline]
+    #[must_use]
+    pub const fn records_decisions(&self) -> bool {
+        self.decisions.is_on()
+    }
+
     /// The oldest decision that was not taken yet.
     #[inline]
     pub fn next_decision(&mut self) -> Option<Decision> {
