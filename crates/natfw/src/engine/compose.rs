@@ -146,7 +146,7 @@ impl Natfw {
     }
 
     /// Sends the RESPONSE of success to the previous peer of a session (RFC 5973 §4.3.3).
-    pub(super) fn answer_success(&mut self, key: Key, answer: &Answer) {
+    pub(super) fn answer_success(&mut self, key: Key, mut answer: Answer) {
         // An edge that made the session for an EXTERNAL has no previous peer.
         let Some(session) = invariant!(self.sessions.get(key), "a success has a session")
             .filter(|session| !session.begins_here())
@@ -154,7 +154,8 @@ impl Natfw {
             return;
         };
         let to = Target::previous(session);
-        let hops = session.peers.lists().then(|| self.with_own(session, answer));
+        let beyond = core::mem::take(&mut answer.hops);
+        let hops = session.peers.lists().then(|| self.with_own(session, beyond, answer.own));
         let response = Message {
             msn: Some(answer.msn),
             lifetime: Some(answer.lifetime),
@@ -168,13 +169,12 @@ impl Natfw {
         self.send(to, &response, Purpose::Unwatched);
     }
 
-    /// The list of the nodes that granted a request, with an entry of this node. A full list is unchanged.
-    fn with_own(&self, session: &Session, answer: &Answer) -> Vec<u8> {
-        let mut hops = answer.hops.clone();
+    /// The list of the nodes further on that granted a request, with an entry of this node. A full list is unchanged. `answered`: this
+    /// node sent the answer.
+    fn with_own(&self, session: &Session, mut hops: Vec<u8>, answered: bool) -> Vec<u8> {
         let (ifindex, after_gap, routers) = session.peers.before();
         if let Some(address) = self.interfaces.address(Some(ifindex), session.asked.mri().src().is_ipv4()) {
-            Hop { after_gap, routers, answered: answer.own, ..Hop::new(address, session.part()) }
-                .append(&mut hops);
+            Hop { after_gap, routers, answered, ..Hop::new(address, session.part()) }.append(&mut hops);
         }
         hops
     }

@@ -74,7 +74,7 @@ pub(super) enum Answered {
 #[derive(Debug)]
 pub(super) struct Requests {
     /// By the number of the first lookup. That of the second one, or what is left free for it, is the next number.
-    waiting: BTreeMap<u64, Parked>,
+    waiting: BTreeMap<u64, Box<Parked>>,
     by_owner: BTreeMap<Owner, u64>,
     shares: Shares<IpAddr>,
 }
@@ -124,7 +124,7 @@ impl Requests {
             initiator: initiator(&received.mri),
             source: from,
         };
-        self.waiting.insert(lookup, parked);
+        self.waiting.insert(lookup, Box::new(parked));
         self.by_owner.insert(owner, lookup);
         Place::New
     }
@@ -151,7 +151,7 @@ impl Requests {
             return Answered::Waits;
         }
         invariant!(self.resume(first), "an answered request waits")
-            .map_or(Answered::Unknown, |parked| Answered::Request(Box::new(parked)))
+            .map_or(Answered::Unknown, Answered::Request)
     }
 
     /// The number under which the request of a lookup waits, and whether this lookup is its second one.
@@ -164,24 +164,25 @@ impl Requests {
     }
 
     fn ask_again(&mut self, first: u64, next: u64) -> Answered {
-        let Some(parked) = invariant!(self.waiting.remove(&first), "an outdated request waits") else {
+        let Some(mut parked) = invariant!(self.waiting.remove(&first), "an outdated request waits") else {
             return Answered::Unknown;
         };
+        (parked.outdated, parked.answered) = (false, [false; 2]);
         let queries = parked.queries;
         self.by_owner.insert(parked.owner, next);
-        self.waiting.insert(next, Parked { outdated: false, answered: [false; 2], ..parked });
+        self.waiting.insert(next, parked);
         Answered::Again(queries)
     }
 
     /// Takes out the request that waits for a lookup.
-    fn take(&mut self, lookup: u64) -> Option<Parked> {
+    fn take(&mut self, lookup: u64) -> Option<Box<Parked>> {
         let parked = invariant!(self.resume(lookup), "a request that ends waits")?;
         self.release(&parked);
         Some(parked)
     }
 
     /// The same without its place, which it needs again if it waits for another route.
-    fn resume(&mut self, lookup: u64) -> Option<Parked> {
+    fn resume(&mut self, lookup: u64) -> Option<Box<Parked>> {
         let parked = self.waiting.remove(&lookup)?;
         self.by_owner.remove(&parked.owner);
         Some(parked)
@@ -193,7 +194,12 @@ impl Requests {
     }
 
     /// Takes out the request that a deletion by its own peer with this number ends.
-    pub(super) fn end(&mut self, session: SessionId, peer: Option<SiiHandle>, msn: u32) -> Option<Parked> {
+    pub(super) fn end(
+        &mut self,
+        session: SessionId,
+        peer: Option<SiiHandle>,
+        msn: u32,
+    ) -> Option<Box<Parked>> {
         let lookup = *self.by_owner.get(&owner(session, peer))?;
         invariant!(self.waiting.get(&lookup), "a deleted request waits")
             .filter(|parked| newer(msn, parked.msn))?;
@@ -201,7 +207,7 @@ impl Requests {
     }
 
     /// Takes out the next request of a session, whatever peer it came from.
-    pub(super) fn end_any(&mut self, session: SessionId) -> Option<Parked> {
+    pub(super) fn end_any(&mut self, session: SessionId) -> Option<Box<Parked>> {
         let of = (session, None)..=(session, Some(u64::MAX));
         let lookup = *self.by_owner.range(of).next()?.1;
         self.take(lookup)

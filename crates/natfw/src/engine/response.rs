@@ -95,7 +95,7 @@ impl Natfw {
         if !session.plan.installs {
             session.state = State::Established;
             self.keep_route(key, answer.lifetime);
-            return self.answer_success(key, &answer);
+            return self.answer_success(key, answer);
         }
         let Some(pinhole) =
             invariant!(rule(&session.asked, &session.plan), "a plan that installs has a rule")
@@ -131,7 +131,7 @@ impl Natfw {
                 let waiting = session.waiting.take();
                 *(if again { &mut self.counters.refreshed } else { &mut self.counters.opened }) += 1;
                 if let Some(answer) = waiting {
-                    self.answer_success(key, &answer);
+                    self.answer_success(key, *answer);
                 }
             }
             Err(error) => {
