@@ -226,8 +226,9 @@ impl Natfw {
         }
     }
 
-    /// A CREATE with a nonce ends at this node.
-    pub(super) fn create_arrived(&mut self, nonce: u32, mri: &Mri) {
+    /// A CREATE with a nonce ends at this node: an edge sent it for the EXTERNAL with the same nonce, and it ends with that one
+    /// (§3.7.6.1). A CREATE without a nonce is that of the sender of the data.
+    pub(super) fn create_arrived(&mut self, create: Key, nonce: u32, mri: &Mri) {
         let Some(key) = self.proxied.get(&nonce).copied() else { return };
         let Some(session) = invariant!(self.sessions.get_mut(key), "a nonce has a session") else { return };
         let receiver =
@@ -238,7 +239,7 @@ impl Natfw {
         let Some(local) = invariant!(session.local.as_mut(), "a nonce is of a session of this node") else {
             return;
         };
-        let Some(Proxied::Waits(granted)) = local.proxied.replace(Proxied::Through) else { return };
+        let Some(Proxied::Waits(granted)) = local.proxied.replace(Proxied::Through(create)) else { return };
         // The CREATE may arrive before the RESPONSE (§3.7.6.1).
         if let Some((granted, _)) = granted {
             local.granted = Some(granted.clone());

@@ -126,7 +126,7 @@ impl Natfw {
             Some(key) => {
                 self.proceed(key, received, message);
                 if let Some(nonce) = message.nonce.filter(|_| ends && message.kind == MessageType::CREATE) {
-                    self.create_arrived(nonce, &received.mri);
+                    self.create_arrived(key, nonce, &received.mri);
                 }
             }
             None => self.refuse(received, msn, Info::NO_RESOURCES),

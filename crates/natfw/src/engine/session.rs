@@ -397,8 +397,8 @@ pub(super) struct Local {
 pub(super) enum Proxied {
     /// It has not arrived. The edge may have answered: what it granted, and how long its CREATE is waited for.
     Waits(Option<(Granted, Time)>),
-    /// It has arrived.
-    Through,
+    /// It has arrived: its session, which may have ended since.
+    Through(Key),
 }
 
 impl Local {
@@ -424,7 +424,7 @@ impl Session {
         let refresh = local.and_then(|local| local.refresh);
         let proxied = local.and_then(|local| match &local.proxied {
             Some(Proxied::Waits(Some((_, until)))) => Some(*until),
-            Some(Proxied::Waits(None) | Proxied::Through) | None => None,
+            Some(Proxied::Waits(None) | Proxied::Through(_)) | None => None,
         });
         [retry, refresh, proxied].into_iter().flatten().fold(self.expires, Time::min)
     }

@@ -10,7 +10,7 @@ use signalbox_resources::decision::Outcome;
 
 use super::Natfw;
 use super::event::NatfwEvent;
-use super::session::{Asked, Kind, Local, Origin, Peers, Plan, Session, State, newer, pinhole_id};
+use super::session::{Asked, Kind, Local, Origin, Peers, Plan, Proxied, Session, State, newer, pinhole_id};
 
 /// What is known of a session before it has a record.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl Natfw {
     }
 
     /// Removes a session: it is Dead (RFC 5973 §3.2.8). Its rule leaves the kernel at once, and all that it held is given
-    /// back (§3.4). The session that an edge made for it ends too.
+    /// back (§3.4). The session that an edge made for it ends too, at the edge and at the receiver (§3.7.6.1).
     pub(super) fn close(&mut self, key: Key, resources: &mut Resources) {
         self.note_passages(key, Outcome::Ended, resources);
         self.unreserve(key);
@@ -139,7 +139,12 @@ impl Natfw {
             }
             Origin::Peer => {}
         }
-        // One step, not a recursion: a secondary session has no secondary one.
+        // One step, not a recursion: a secondary session has no secondary one, and the CREATE of an edge is that of a peer.
+        if let Some(Proxied::Through(create)) = session.local.and_then(|local| local.proxied)
+            && self.sessions.get(create).is_some()
+        {
+            self.close(create, resources);
+        }
         if session.secondary != Key::default() {
             self.delete_secondary(session.secondary, resources);
         }

@@ -15,8 +15,8 @@ use signalbox_natfw::wire::{
 };
 
 use crate::rig::{
-    BEFORE, BEHIND, FAR, HOST, INSIDE, OUTSIDE, Rig, Sent, addr, create, error, external, flow, loose,
-    notify, octets, only, success,
+    BEFORE, BEHIND, FAR, HOST, INSIDE, OUTSIDE, Rig, Sent, addr, create, error, external, flow, inward,
+    loose, notify, octets, only, success,
 };
 
 fn open() -> OpenRequest {
@@ -137,6 +137,27 @@ fn a_proxied_success_is_told_when_the_create_is_through() {
         }
         let granted = matches!(rig.events.as_slice(), [NatfwEvent::Granted(_)]);
         assert_eq!(granted, !of_another, "{:?}", rig.events);
+    }
+}
+
+/// NATFW-3.7.6.1-06, NATFW-3.7.6.1-10: the CREATE of the edge is known by its nonce, and ends with the EXTERNAL. One without a nonce, or
+/// with that of another one, is a session by itself.
+#[test]
+fn the_create_of_an_edge_ends_with_its_external() {
+    for (nonce, ends) in [(Some(0), true), (Some(1), false), (None, false)] {
+        let mut rig = Rig::host();
+        let sent = started(&mut rig, proxied(Some(Prefix::host(addr(FAR)))));
+        let own = sent.message().nonce.unwrap();
+        rig.answer(&sent, &success(msn(&sent), 600));
+        rig.end = true;
+        let of_edge = Message { nonce: nonce.map(|other| own ^ other), ..create(1, 600) };
+        rig.by_outside(inward(), &of_edge);
+        assert_eq!(rig.natfw.session_count(), 2);
+        assert!(only(rig.command(Command::Close)).message().deletes());
+        assert_eq!(rig.natfw.session_count(), u32::from(!ends), "{nonce:?}");
+        // The deletion of the edge comes after that.
+        rig.by_outside(inward(), &create(2, 0));
+        assert_eq!(rig.natfw.session_count(), 0);
     }
 }
 
