@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `receive.rs` | §3.3: what every message goes through |
 //! | `request.rs` | §3.5, §3.7.3, §3.7.4, §3.10: new sessions, refreshes, updates, deletions |
+//! | `deletion.rs` | §3.7.4: deletions of sessions that ended here before |
 //! | `create.rs` | §3.7.1, §3.7.6.2 |
 //! | `external.rs` | §3.7.2 |
 //! | `reservation.rs` | §3.8 |
@@ -30,6 +31,7 @@ mod config;
 mod counters;
 mod create;
 mod decided;
+mod deletion;
 mod ended;
 mod ending;
 mod event;

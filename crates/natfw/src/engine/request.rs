@@ -3,7 +3,6 @@
 use core::time::Duration;
 
 use signalbox_core::service::{Onward, RecvMessage};
-use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
 use signalbox_core::{SessionId, Time, invariant};
 use signalbox_resources::decision::Outcome;
@@ -50,7 +49,7 @@ impl Natfw {
         }
         let Some(key) = self.find(received.session) else {
             if message.deletes() {
-                return self.on_early_deletion(received, msn);
+                return self.on_early_deletion(received, message, msn);
             }
             if self.ended.has(self.now, &received.session, msn) {
                 self.counters.old_msn += 1;
@@ -287,22 +286,6 @@ impl Natfw {
                 Answer { msn: session.msn, lifetime, external, bindings, own: true, ..Answer::default() };
             self.succeed(key, answer);
             self.proxy_for(key);
-        }
-    }
-
-    /// A deletion of a session that this node does not have: its request waits for a route, or the network delays it. It does not make
-    /// the session any more.
-    fn on_early_deletion(&mut self, received: &RecvMessage<'_>, msn: u32) {
-        match self.parked.end(received.session, received.sii, msn) {
-            Some(_) => self.counters.deleted += 1,
-            None => {
-                self.counters.unknown_session += 1;
-                tracing::debug!(session = %received.session, peer = ?received.sii, reason = "no such session", "deletion without effect");
-            }
-        }
-        if !self.ended.has(self.now, &received.session, msn) {
-            let from = received.peer_address.unwrap_or_else(|| received.mri.src());
-            self.keep_number(received.session, msn, source(from));
         }
     }
 

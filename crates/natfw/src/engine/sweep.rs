@@ -12,6 +12,7 @@ use signalbox_core::{Mri, invariant};
 use signalbox_resources::Resources;
 
 use super::Natfw;
+use super::ended::Had;
 use super::response::rule;
 use super::session::{Origin, Session};
 use crate::wire::{Info, Message};
@@ -75,7 +76,7 @@ impl Natfw {
         // What waits is not in the table yet.
         for (session, msn, source) in self.parked.end_of(peer, from) {
             self.counters.deleted += 1;
-            self.keep_number(session, msn, source);
+            self.keep_number(session, (msn, Had::default()), source);
         }
         self.sweep(What::Delete(peer, from));
     }

@@ -9,6 +9,7 @@ use signalbox_resources::Resources;
 use signalbox_resources::decision::Outcome;
 
 use super::Natfw;
+use super::ended::Had;
 use super::event::NatfwEvent;
 use super::session::{Asked, Kind, Local, Origin, Peers, Plan, Proxied, Session, State, newer, pinhole_id};
 
@@ -124,7 +125,8 @@ impl Natfw {
             while let Some(parked) = self.parked.end_any(session.id) {
                 last = if newer(parked.msn, last) { parked.msn } else { last };
             }
-            self.keep_number(session.id, last, session.source);
+            let had = Had::of(&self.hasher, &session.asked.mri(), session.source);
+            self.keep_number(session.id, (last, had), session.source);
         }
         self.undo(session.plan, resources);
         match origin {
@@ -150,11 +152,13 @@ impl Natfw {
         }
     }
 
-    /// Keeps the sequence number of a session that ended.
-    pub(super) fn keep_number(&mut self, session: SessionId, msn: u32, source: IpAddr) {
-        if !self.ended.keep(self.now, session, msn, source) {
+    /// Keeps the sequence number of a session that ended, with what the session was to this node. Whether there was a place.
+    pub(super) fn keep_number(&mut self, session: SessionId, number: (u32, Had), source: IpAddr) -> bool {
+        let kept = self.ended.keep(self.now, session, number, source);
+        if !kept {
             tracing::debug!(%session, reason = "table of sequence numbers full", "number not kept");
         }
+        kept
     }
 
     /// Arms the timer of a session for its next action.

@@ -127,7 +127,9 @@ fn a_deletion_closes_at_once_and_goes_on_without_answer() {
     let sent = only(rig.by_inside(flow(), &create(2, 0)));
     assert_eq!((sent.message(), sent.mri), (create(2, 0), flow()));
     assert_eq!((rig.kernel.as_slice(), rig.natfw.session_count()), (&[Kernel::Close][..], 0));
-    assert_eq!(rig.by_inside(flow(), &create(3, 0)), [], "unknown session");
+    // The first one may have been lost on its way.
+    assert_eq!(only(rig.by_inside(flow(), &create(3, 0))).message(), create(3, 0));
+    assert_eq!(rig.by_inside(flow(), &create(3, 0)), []);
 }
 
 /// NATFW-3.4-07, NATFW-3.4-08, NATFW-3.4-13

@@ -1,5 +1,6 @@
 //! Packet scripts: one node, the messages that it gets, and those that it sends.
 
+mod deletion;
 mod edge;
 mod ending;
 mod firewall;
