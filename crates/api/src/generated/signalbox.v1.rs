@@ -532,7 +532,7 @@ pub struct ReserveOpen {
     pub traffic: ::core::option::Option<TokenBucket>,
     #[prost(message, optional, tag = "4")]
     pub service: ::core::option::Option<Service>,
-    /// Least rate that will do if the rate of `traffic` is not available, with qos and boomerang.
+    /// Least rate that will do if the rate of `traffic` is not available, with qos, boomerang and casp.
     #[prost(uint64, optional, tag = "5")]
     pub min_rate_octets_per_s: ::core::option::Option<u64>,
     /// Ends the reservation after this time; absent: it lasts until it is released.
@@ -546,7 +546,7 @@ pub struct ReserveOpen {
     /// Reserve for the reverse direction as well, with qos, boomerang and casp.
     #[prost(bool, tag = "9")]
     pub bidirectional: bool,
-    /// `released` comes when the far end has confirmed the tear, or does not answer, with qos.
+    /// `released` comes when the far end has confirmed the tear, or does not answer, with qos and boomerang. With casp it always does.
     #[prost(bool, tag = "10")]
     pub confirm_release: bool,
     /// 16 random octets. If a call breaks, a call with the same octets within 10 s takes the reservation over: it stands in
@@ -679,7 +679,7 @@ pub struct ReserveStarted {
     /// Identifier of the request at this node.
     #[prost(string, tag = "1")]
     pub id: ::prost::alloc::string::String,
-    /// Session identifier, 16 octets, with qos.
+    /// Session identifier, 16 octets, with qos and casp.
     #[prost(bytes = "vec", optional, tag = "2")]
     pub session_id: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
     #[prost(message, optional, tag = "3")]
@@ -1230,7 +1230,7 @@ pub mod reservations_client {
                 .insert(GrpcMethod::new("signalbox.v1.Reservations", "Reserve"));
             self.inner.streaming(req, path, codec).await
         }
-        /// What can be reserved along the path of a flow. With qos only.
+        /// What can be reserved along the path of a flow. With qos, boomerang and casp.
         pub async fn query(
             &mut self,
             request: impl tonic::IntoRequest<super::QueryRequest>,
@@ -1366,7 +1366,7 @@ pub mod reservations_server {
             &self,
             request: tonic::Request<tonic::Streaming<super::ReserveRequest>>,
         ) -> std::result::Result<tonic::Response<Self::ReserveStream>, tonic::Status>;
-        /// What can be reserved along the path of a flow. With qos only.
+        /// What can be reserved along the path of a flow. With qos, boomerang and casp.
         async fn query(
             &self,
             request: tonic::Request<super::QueryRequest>,
