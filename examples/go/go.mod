@@ -5,6 +5,7 @@ go 1.24.0
 require (
 	google.golang.org/grpc v1.76.0
 	google.golang.org/protobuf v1.36.10
+	signalbox.example/api v0.0.0
 )
 
 require (
@@ -13,3 +14,5 @@ require (
 	golang.org/x/text v0.27.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20250804133106-a7a43d27e69b // indirect
 )
+
+replace signalbox.example/api => ./api // generate.sh makes it

@@ -16,13 +16,14 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 
-	"signalbox.example/client/api/boomerang"
-	"signalbox.example/client/api/gist"
-	"signalbox.example/client/api/node"
-	"signalbox.example/client/api/ping"
-	"signalbox.example/client/api/qos"
-	"signalbox.example/client/api/rsvp"
-	"signalbox.example/client/api/signalbox"
+	"signalbox.example/api/boomerang/v1"
+	"signalbox.example/api/casp/v1"
+	"signalbox.example/api/gist/v1"
+	"signalbox.example/api/node/v1"
+	"signalbox.example/api/ping/v1"
+	"signalbox.example/api/qos/v1"
+	"signalbox.example/api/rsvp/v1"
+	"signalbox.example/api/v1"
 )
 
 func main() {
@@ -177,7 +178,7 @@ func pings(ctx context.Context, connection *grpc.ClientConn, destination string)
 	})
 }
 
-// tables shows what GIST, the QoS NSLP, RSVP and Boomerang hold.
+// tables shows what GIST, the QoS NSLP, RSVP, Boomerang and CASP hold.
 func tables(ctx context.Context, connection *grpc.ClientConn, _ string) error {
 	peers, err := gist.NewGistClient(connection).ListPeers(ctx, &gist.ListPeersRequest{})
 	if err == nil {
@@ -199,7 +200,11 @@ func tables(ctx context.Context, connection *grpc.ClientConn, _ string) error {
 			fmt.Println("boomerang:", page.GetFlows())
 		})
 	}
-	return errors.Join(err, qosErr, rsvpErr, loopErr)
+	nodes, caspErr := casp.NewCaspClient(connection).ListPeers(ctx, &casp.ListPeersRequest{})
+	if caspErr == nil {
+		caspErr = each(nodes, func(page *casp.ListPeersResponse) { fmt.Println("casp:", page.GetPeers()) })
+	}
+	return errors.Join(err, qosErr, rsvpErr, loopErr, caspErr)
 }
 
 // sender announces a sender by RSVP, and shows the reservations of receivers for ten seconds.
