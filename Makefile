@@ -1,5 +1,5 @@
 # What people type. The work is in scripts/, the same at the desk and in continuous integration.
-.PHONY: help demo test lint fuzz deny msrv bench kernels kernels-short units rounds bpf bpf-check generated hooks
+.PHONY: help demo test lint fuzz deny msrv bench kernels kernels-short units rounds bpf bpf-check buf generated hooks
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -43,6 +43,9 @@ rounds:  ## the tests of the kernel and all scenarios COUNT times from one build
 generated:  ## make the Rust code of the gRPC API after a change of a proto file, and docs/config.md
 	@scripts/generated.sh
 	@SIGNALBOX_WRITE=1 cargo test --quiet -p signalbox-config --test language the_page_is_current
+
+buf:  ## the proto files by the rules of buf, which npm provides
+	@scripts/buf.sh
 
 bpf:  ## compile the eBPF program after a change (needs clang; nothing else does)
 	@scripts/bpf.sh
