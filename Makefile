@@ -1,5 +1,5 @@
 # What people type. The work is in scripts/, the same at the desk and in continuous integration.
-.PHONY: help demo test lint fuzz deny msrv bench kernels kernels-short units rounds bpf bpf-check buf generated hooks
+.PHONY: help demo test lint fuzz deny msrv bench kernels kernels-short units rounds bpf bpf-check buf generated hooks release-check
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -52,3 +52,6 @@ bpf:  ## compile the eBPF program after a change (needs clang; nothing else does
 
 bpf-check:  ## compare the eBPF object that is checked in with its source
 	@scripts/bpf.sh check
+
+release-check:  ## what a release of this commit still lacks (RELEASING.md)
+	@scripts/release.sh --check

@@ -163,6 +163,7 @@ step "documentation" documentation
 step "generated code of the API" scripts/generated.sh check
 step "generated code of the example" examples/pathping/generate.sh --check
 step "eBPF object" scripts/bpf.sh check
+step "release script" scripts/release-test.sh
 if [ "${1:-}" = lint ]; then finish; fi
 
 step "fuzz targets build" fuzz_targets

@@ -1,0 +1,136 @@
+#!/bin/bash
+# Makes a release of the commit that is checked out: see RELEASING.md.
+#   release.sh --check   checks everything, and makes what needs no build: notes, archive of the sources, SBOM, checksums
+#   release.sh           does the same, builds the programs, makes their archive, and tags the commit; with --sign the tag is signed
+set -eu
+. "$(dirname "$0")/env.sh"
+
+mode=release
+sign=()
+for option in "$@"; do
+    case $option in
+    --check) mode=check ;;
+    --sign) sign=(--sign) ;;
+    *) die "unknown option $option; there are --check and --sign" ;;
+    esac
+done
+
+version=$(sed -n '/^\[workspace\.package\]/,/^\[/s/^version = "\(.*\)"$/\1/p' Cargo.toml)
+[[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]] || die "Cargo.toml: the version \"$version\" is none of Semantic Versioning"
+tag=v$version
+today=$(date -u +%F)
+
+faults=0
+fault() {
+    echo "release: $*" >&2
+    faults=$((faults + 1))
+}
+
+# The text below a heading of CHANGELOG.md up to the next one, without empty lines around it.
+section() { # begin of the heading
+    awk -v heading="## [$1]" '
+        index($0, heading) == 1 { inside = 1; next }
+        /^## / { inside = 0 }
+        inside && (/[^ ]/ || text) { text = text $0 "\n" }
+        END { sub(/\n+$/, "\n", text); printf "%s", text }' CHANGELOG.md
+}
+
+check_tree() {
+    local changed
+    changed=$(git status --porcelain)
+    [ -z "$changed" ] || fault "the tree is not clean: commit, or take away:"$'\n'"$changed"
+}
+
+# Cargo writes the versions of our crates into its lock files; with --locked it refuses a file that lags.
+check_locks() {
+    local lock other
+    for lock in Cargo.lock fuzz/Cargo.lock; do
+        other=$(awk -v RS= -v want="version = \"$version\"" '
+            /name = "signalbox/ && !/name = "signalbox-fuzz"/ && !/\nsource = / && !index($0, "\n" want) { split($0, line, "\n"); print line[2] }' "$lock")
+        [ -z "$other" ] || fault "$lock has other versions than Cargo.toml, $version: run cargo metadata in its folder, commit the result"
+    done
+}
+
+check_changelog() {
+    local heading first
+    first=$(grep '^## \[' CHANGELOG.md | grep -vF '## [Unreleased]' | head -n 1)
+    heading="## [$version] - $today"
+    [ "$first" = "$heading" ] || fault "CHANGELOG.md: the last version has the heading \"$first\"; this release needs \"$heading\""
+    [ -n "$(section "$version")" ] || fault "CHANGELOG.md: the section $version says nothing"
+    [ -z "$(section Unreleased)" ] || fault "CHANGELOG.md: what stands under Unreleased belongs to the section $version"
+    # A fault, or a former state, that no release had is no news to its readers.
+    if [ -z "$latest" ] && section "$version" | grep '^### ' | grep -qvx '### Added'; then
+        fault "CHANGELOG.md: $version is the first release, so everything in it is Added"
+    fi
+}
+
+check_placeholders() {
+    local found
+    found=$(grep -n 'PLACEHOLDER\|://example\.' SECURITY.md Cargo.toml) || return 0
+    fault "whoever publishes writes here what is true for them:"$'\n'"$found"
+}
+
+check_tag() {
+    if [ "$latest" = "$tag" ]; then
+        [ "$(git rev-parse "$tag^{commit}")" = "$(git rev-parse HEAD)" ] || fault "the tag $tag is there, and is another commit: raise the version"
+    elif [ -n "$latest" ] && at_least "${latest#v}" "$version"; then
+        fault "the version $version is not above that of the tag $latest"
+    fi
+}
+
+check_api() {
+    cargo xtask api --complete >/dev/null || fault "the gate of the API does not know all of it: cargo xtask api --complete"
+}
+
+latest=$(git tag --list 'v*' --sort=-version:refname | head -n 1)
+say "checking $version"
+check_tree
+check_locks
+check_changelog
+check_placeholders
+check_tag
+check_api
+[ "$faults" = 0 ] || die "$faults faults: nothing was made"
+
+# What is made has the time of the commit, so that the same commit gives the same octets.
+time=$(git log -1 --format=%ct)
+host=$(rustc -vV | sed -n 's/^host: //p')
+out=${CARGO_TARGET_DIR:-target}/release-$version
+rm -rf "$out"
+mkdir -p "$out"
+
+say "notes, sources, SBOM"
+{
+    echo "# Signalbox $version"
+    echo
+    section "$version"
+} >"$out/notes.md"
+git archive --format=tar --prefix="signalbox-$version/" HEAD | gzip -n9 >"$out/signalbox-$version-source.tar.gz"
+cargo metadata --format-version 1 --locked --filter-platform "$host" |
+    /usr/bin/python3 scripts/sbom.py Cargo.lock "$(date -u -d "@$time" +%FT%TZ)" signalboxd signalbox >"$out/signalbox-$version.cdx.json"
+
+if [ $mode = release ]; then
+    say "building"
+    cargo build --release --locked -p signalboxd -p signalbox
+    for program in signalboxd signalbox; do
+        [[ $("$bin/$program" --version) = *"$version"* ]] || die "$bin/$program is not of version $version"
+    done
+    name=signalbox-$version-$host
+    mkdir "$out/$name"
+    cp -r "$bin/signalboxd" "$bin/signalbox" etc docs contrib README.md CHANGELOG.md SECURITY.md LICENSE-* "$out/$name"
+    tar --directory "$out" --sort=name --mtime="@$time" --owner=0 --group=0 --numeric-owner --create "$name" | gzip -n9 >"$out/$name.tar.gz"
+    rm -r "${out:?}/$name"
+fi
+(cd "$out" && sha256sum -- *.* >SHA256SUMS)
+
+if [ $mode = check ]; then
+    echo "$version can be released; what needs no build is in $out"
+    exit
+fi
+if [ "$latest" = "$tag" ]; then
+    echo "the tag $tag is there already"
+else
+    git tag --annotate "${sign[@]}" --cleanup=whitespace --file="$out/notes.md" "$tag"
+    echo "tagged $tag"
+fi
+echo "now push the tag (git push REMOTE $tag), and publish $out with notes.md as its text"
