@@ -36,13 +36,13 @@ macro_rules! transition {
 
 /// Reports that a messaging association changed its state (RFC 5971 §6.4).
 macro_rules! association_transition {
-    ($association:expr, $to:expr, $reason:expr) => {
+    ($association:expr, $to:ident, $reason:expr) => {
         tracing::debug!(
             channel = $association.channel.0,
             peer = %$association.remote,
             transport = ?$association.transport,
-            from = ?$association.state,
-            to = ?$to,
+            from = %$association.state.logged(),
+            to = ?AssociationState::$to,
             reason = $reason,
             "messaging association changed"
         )

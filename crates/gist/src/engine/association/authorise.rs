@@ -18,14 +18,12 @@ impl Gist {
     /// Whether the authorised peer database accepts the peer of an association for a flow. If no entry matches, an
     /// authenticated peer is refused. A peer without authentication is accepted, since messages that need security do not
     /// use its association. GIST-4.4.2-03, GIST-4.4.1-05, GIST-5.7.3.1-01.
-    pub(super) fn may_use(&mut self, index: u32, mri: &Mri, expected_peers: &[IpAddr]) -> bool {
-        let table = &mut self.associations;
-        let association =
-            invariant!(table.slab.get_index_mut(index), "an association is judged while it stands");
+    pub(super) fn may_use(&self, index: u32, mri: &Mri, expected_peers: &[IpAddr]) -> bool {
+        let table = &self.associations;
+        let association = invariant!(table.slab.get_index(index), "an association is judged while it stands");
         let Some(association) = association else { return false };
         let wanted = Wanted { mri, expected_peers };
         let decision = table.config.authorised.decide(association.identity.as_deref(), &wanted);
-        association.per_flow |= decision.depends_on_flow;
         match decision.verdict {
             Verdict::Allow => true,
             Verdict::Deny => decision.by.is_none() && !association.transport.is_secure(),
@@ -49,7 +47,7 @@ impl Gist {
 
     /// Whether the database accepts the peer for a session. Downstream the expected address of the peer is the next hop of
     /// the route.
-    pub(super) fn is_authorised(&mut self, index: u32, key: Key, direction: Direction) -> bool {
+    pub(super) fn is_authorised(&self, index: u32, key: Key, direction: Direction) -> bool {
         let record = invariant!(self.records.get(key), "the peer of a session is judged while it stands");
         let Some(record) = record else { return false };
         let mri = record.flow.mri(direction);

@@ -4,6 +4,7 @@
 use signalbox_core::slab::Key;
 use signalbox_core::{Direction, invariant};
 
+use super::Association;
 use crate::engine::Gist;
 use crate::engine::io::ChannelId;
 use crate::engine::record::{ASSOCIATED, NONE, side};
@@ -121,7 +122,7 @@ impl Gist {
     }
 
     fn have_different_peers(&self, one: u32, other: u32) -> bool {
-        let peer = |index| self.associations.get(index).and_then(|association| association.peer.as_ref());
+        let peer = |index| self.associations.get(index).and_then(Association::peer);
         peer(one).zip(peer(other)).is_some_and(|(one, other)| one.identity != other.identity)
     }
 
@@ -162,7 +163,7 @@ impl Gist {
             association.first = next;
         }
         association.sessions -= 1;
-        if association.sessions == 0 && association.ended.is_none() {
+        if association.sessions == 0 && association.may_become_idle() {
             association.unused = Some(now + idle_after);
             table.arm(index);
         }

@@ -8,7 +8,8 @@ use signalbox_core::security::Identity;
 use signalbox_core::shares::source;
 
 use super::machine::End;
-use super::{Association, State};
+use super::state::{Hellos, Silence};
+use super::{Association, Origin, Reached, State};
 use crate::engine::Gist;
 use crate::engine::io::{ChannelClosed, ChannelId, Transport};
 
@@ -30,14 +31,17 @@ impl Gist {
             && table.accepts.as_mut().is_none_or(|bucket| bucket.allow(now));
         let index = allowed.then(|| {
             table.shares.take(of).ok()?;
+            let state = State::AwaitingConfirm {
+                setup: now + table.config.setup_timeout,
+                hellos: Hellos { send: None, silence: Silence::Allowed },
+            };
+            let (ends, origin) = ((local.ip(), peer.ip()), Origin::Accepted { peer: None });
             let index = table.insert(Association {
                 since: now,
-                state: State::Connected,
                 identity: identity.cloned().map(Arc::new),
-                setup: Some(now + table.config.setup_timeout),
                 hold_time: table.config.hold_time,
                 ifindex: self.interfaces.index_of(local.ip()),
-                ..Association::new(channel, transport, local.ip(), peer.ip())
+                ..Association::new(channel, transport, ends, origin, state)
             });
             if index.is_none() {
                 table.shares.release(of);
@@ -89,7 +93,12 @@ impl Gist {
         self.deliver_waiting(key);
         // A message that was delivered may have ended the association.
         let Some(association) = self.associations.slab.get_mut(key) else { return };
-        association.unproved |= reason == ChannelClosed::Security;
+        if let Origin::Opened(opened) = &mut association.origin
+            && opened.reached == Reached::NotYet
+            && reason == ChannelClosed::Security
+        {
+            opened.reached = Reached::Unproved;
+        }
         let end = match reason {
             _ if !association.is_up() => End::NotConnected,
             ChannelClosed::Orderly if !unacknowledged => End::Orderly,

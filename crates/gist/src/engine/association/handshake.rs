@@ -1,30 +1,25 @@
 //! Selection of the association of a session: it is proposed and chosen in the handshake, or an existing one is shared
 //! (RFC 5971 §4.4.1, §4.4.3, §5.7.1).
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use core::time::Duration;
 
-use signalbox_core::service::{NetworkEvent, SendError, SiiHandle, Transports};
+use signalbox_core::service::{SendError, SiiHandle};
 use signalbox_core::slab::Key;
-use signalbox_core::wheel::Link;
-use signalbox_core::{Direction, Time, invariant};
-use std::collections::VecDeque;
+use signalbox_core::{Direction, invariant};
 
 use super::machine::End;
 use super::stack::{Offer, Stacks, configuration};
-use super::{Association, Associations, Need, Owner, PeerKey, State, Transport};
+use super::{Association, AssociationState, Need, Origin, Owner, PeerKey, State, Transport};
 use crate::engine::Gist;
 use crate::engine::compose::nli;
 use crate::engine::io::ChannelId;
 use crate::engine::receive::{Arrival, Subject};
-use crate::engine::record::{NO_REFRESH, NONE, TENTATIVE};
+use crate::engine::record::NONE;
 use crate::wire::{GistError, Info, Infos, Message, MessageType, Nli, ObjectType, PORT, StackConfiguration};
 
 /// The least time between two attempts to reach a peer that failed, where a new message needs an association.
-const RETRY_PAUSE: Duration = Duration::from_secs(2);
-/// An attempt without an answer for this time is replaced when a new message needs it: the packets of a new one follow each
-/// other sooner, and what was in the way may be gone.
-const STALE: Duration = Duration::from_secs(7);
+pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(2);
 
 /// Least hold time of a peer. MA-Hellos are sent twice in a hold time, and a peer must not cause a flood of them.
 const LEAST_HOLD_TIME: Duration = Duration::from_millis(100);
@@ -198,8 +193,7 @@ impl Gist {
         let key = invariant!(self.associations.slab.key_of(index), "an attempt is judged while it lasts");
         let association = invariant!(self.associations.get(index), "an attempt is that of an association");
         let (Some(key), Some(association)) = (key, association) else { return false };
-        let waits = association.opened && association.state == State::AwaitingConnection;
-        if !waits || !association.is_stale(self.now) {
+        if association.is_up() || !association.is_stale(self.now) {
             return false;
         }
         self.close_channel(index, true);
@@ -207,17 +201,8 @@ impl Gist {
         true
     }
 
-    /// Whether a new message has to wait for the next attempt to reach the peer of its session.
-    pub(super) fn pauses(&self, key: Key, direction: Direction) -> bool {
-        let peer = self.records.get(key).and_then(|record| self.peers.peer(record.half(direction).peer));
-        peer.is_some_and(|peer| {
-            let name = PeerKey { identity: peer.identity.clone(), interface: peer.address.ip() };
-            self.associations.retry_delays.pauses(self.now, RETRY_PAUSE, &name)
-        })
-    }
-
     /// Whether all messages of a session may be sent as datagrams: it prefers associations, but no message needs one.
-    fn may_use_datagrams(&self, key: Key, direction: Direction) -> bool {
+    pub(super) fn may_use_datagrams(&self, key: Key, direction: Direction) -> bool {
         let bound = self.binding(key, direction).is_some_and(|binding| binding.secure || binding.reliable);
         let pending = self.records.get(key).and_then(|record| record.pending.as_ref());
         let waiting = pending.and_then(|p| p.queued(direction).iter().map(|queued| queued.need).max());
@@ -241,19 +226,14 @@ impl Gist {
         let egress = egress.ok_or(SendError::NoRoute)?;
         let channel = ChannelId(self.associations.next_channel);
         let hold_time = hold_time_of(&offer.configuration);
+        let name = PeerKey { identity: subject.nli.peer_identity.into(), interface: subject.nli.interface };
+        let (ends, origin) = ((egress.address, subject.nli.interface), Origin::opened(name, alternative));
+        let setup = self.now + self.associations.config.setup_timeout;
         let index = self.associations.insert(Association {
             since: self.now,
-            opened: true,
-            alternative,
-            unproved: false,
-            peer: Some(PeerKey {
-                identity: subject.nli.peer_identity.into(),
-                interface: subject.nli.interface,
-            }),
-            setup: Some(self.now + self.associations.config.setup_timeout),
             hold_time,
             ifindex: egress.ifindex,
-            ..Association::new(channel, transport, egress.address, subject.nli.interface)
+            ..Association::new(channel, transport, ends, origin, State::AwaitingConnection { setup })
         });
         let Some(index) = index else {
             self.counters.associations_full += 1;
@@ -265,7 +245,7 @@ impl Gist {
             channel = channel.0,
             peer = %subject.nli.interface,
             ?transport,
-            to = ?State::AwaitingConnection,
+            to = ?AssociationState::AwaitingConnection,
             reason = "Response with a Stack-Proposal",
             "messaging association changed"
         );
@@ -295,7 +275,8 @@ impl Gist {
         message.nli = Some(nli(&self.config, validity, egress.address, 0));
         message.responder_cookie = response.responder_cookie;
         message.stack_proposal = response.stack_proposal;
-        let first = self.associations.get(index).is_some_and(|x| x.opened && !x.confirmed);
+        let origin = self.associations.get(index).map(|association| &association.origin);
+        let first = matches!(origin, Some(Origin::Opened(opened)) if !opened.confirmed);
         if first && message.stack_proposal.is_some() {
             message.stack_configuration = Some(configuration(self.associations.config.hold_time, &[]));
         }
@@ -305,8 +286,9 @@ impl Gist {
             self.counters.confirms_sent += 1;
             if let Some(association) =
                 invariant!(self.associations.get_mut(index), "a Confirm was sent over an association")
+                && let Origin::Opened(opened) = &mut association.origin
             {
-                association.confirmed = true;
+                opened.confirmed = true;
             }
         }
     }
@@ -350,13 +332,13 @@ impl Gist {
         let index = key.index();
         let association = invariant!(self.associations.get(index), "a Confirm came over an association");
         let Some(association) = association else { return };
-        let first = !association.opened && !association.confirmed;
+        let first = association.peer().is_none();
         let hold_time = message.stack_configuration.as_ref().map(hold_time_of);
         if first && hold_time.is_none() {
             let missing = Infos::one(Info::ObjectType(ObjectType::STACK_CONFIGURATION));
             return self.refuse(a, GistError::MISSING_OBJECT, missing);
         }
-        if association.peer.as_ref().is_some_and(|name| *name.identity != *subject.nli.peer_identity) {
+        if association.peer().is_some_and(|name| *name.identity != *subject.nli.peer_identity) {
             self.counters.data_misdelivered += 1;
             dropped!(a, subject, "peer identity differs from that of the association");
             return self.refuse(a, GistError::INCORRECTLY_DELIVERED, Infos::NONE);
@@ -387,7 +369,6 @@ impl Gist {
         if let Some(association) =
             invariant!(self.associations.get_mut(index), "an association that is confirmed stands")
         {
-            association.confirmed = true;
             // It replaces the hold time of the Query, which is not stored (RFC 5971 §4.4.1, §4.4.5).
             association.hold_time = hold_time.unwrap_or(association.hold_time);
         }
@@ -416,7 +397,7 @@ impl Gist {
         let association = invariant!(self.associations.get_mut(index), "the association of a session stands");
         let Some(association) = association else { return };
         // The NLI of a Response over an association cannot change the peer of the association.
-        if association.peer.as_ref().is_none_or(|name| name.identity == peer.identity) {
+        if association.peer().is_none_or(|name| name.identity == peer.identity) {
             association.sii = sii;
         }
     }
@@ -429,136 +410,10 @@ impl Gist {
         {
             return Some(sii);
         }
-        let name = association.peer.as_ref()?;
+        let name = association.peer()?;
         let (ip_ttl, validity_ms) = (0, 1);
         let nli = Nli { peer_identity: &name.identity, ip_ttl, validity_ms, interface: name.interface };
         self.peers.find(&nli, PORT, association.ifindex)
-    }
-
-    /// Handles the end of the association of a session (RFC 5971 §6.4, RFC 5972). GIST-6.4-16, GIST-5972-03, GIST-5972-05.
-    pub(super) fn association_lost(&mut self, key: Key, direction: Direction, end: End) {
-        let queries = self.state(key, direction).is_querying();
-        let former =
-            self.binding(key, direction).and_then(|binding| self.associations.get(binding.association));
-        let refused = former.filter(|association| association.opened && !association.answered);
-        let is_avoided = |association: &Association| {
-            let name = association.peer.clone().map(|name| (name, association.transport));
-            name.is_some_and(|name| self.associations.avoided.until(self.now, &name).is_some())
-        };
-        let alternative = refused
-            .filter(|association| is_avoided(association))
-            .is_some_and(|association| association.alternative || self.may_use_datagrams(key, direction));
-        match end {
-            End::Unauthorised => {
-                self.unbind(key, direction, true);
-                // GIST-4.4.2-06, GIST-4.4.2-09, GIST-B.4-04
-                self.notify_always(key, direction, NetworkEvent::AuthorisationChanged);
-                self.remove_half(key, direction, SendError::Refused);
-            }
-            // GIST-5.7.1-05: another handshake finds the next stack, or datagrams, because the failed stack is avoided.
-            End::NotConnected if alternative => {
-                self.unbind(key, direction, true);
-                self.query_bad_state(key, direction);
-            }
-            End::NotConnected => {
-                let error = SendError::Unreached(self.unreached_by(key, direction));
-                self.unbind(key, direction, true);
-                self.end_handshake(key, direction, error);
-            }
-            End::Unused | End::Orderly | End::Failure => {
-                self.unbind(key, direction, false);
-                let record =
-                    invariant!(self.records.get_mut(key), "a session stands when its association is lost");
-                let Some(record) = record else { return };
-                let half = record.half_mut(direction);
-                if !queries || half.has(NO_REFRESH) || !half.state.is_established() {
-                    return;
-                }
-                // The peer may have restarted. A Query checks the state and requests a new association.
-                if end == End::Failure {
-                    half.set(TENTATIVE, true);
-                }
-                match self.retry_at(key, direction).filter(|_| !alternative) {
-                    Some(until) => self.refresh_later(key, direction, until),
-                    None => self.start_refresh(key, direction),
-                }
-            }
-        }
-    }
-
-    /// The first message of the peer over an association that this node opened ends the retry delay of the peer.
-    pub(super) fn peer_answered(&mut self, index: u32) {
-        let table = &mut self.associations;
-        let association =
-            invariant!(table.slab.get_index_mut(index), "a peer answers over an association that stands");
-        let Some(association) = association.filter(|a| !a.answered) else { return };
-        association.answered = true;
-        if let Some(name) = &association.peer {
-            table.retry_delays.succeeded(name);
-            if !table.avoided.is_empty() || !table.filtered.is_empty() {
-                let way = (name.clone(), association.transport);
-                table.avoided.succeeded(&way);
-                table.filtered.succeeded(&way);
-            }
-        }
-    }
-
-    /// The transports by which the peer of a session could not be reached of late, with that of its association.
-    pub(super) fn unreached_by(&self, key: Key, direction: Direction) -> Transports {
-        let peer = self.records.get(key).and_then(|record| self.peers.peer(record.half(direction).peer));
-        let of_late = peer.map(|peer| self.unreached(&peer.identity, peer.address.ip()));
-        let bound = self.binding(key, direction).and_then(|to| self.associations.get(to.association));
-        of_late.unwrap_or_default() | bound.map(|association| association.transport).into_iter().collect()
-    }
-
-    /// The transports by which a peer could not be reached of late.
-    pub(in crate::engine) fn unreached(&self, identity: &[u8], interface: IpAddr) -> Transports {
-        let table = &self.associations;
-        if table.avoided.is_empty() && table.filtered.is_empty() {
-            return Transports::default();
-        }
-        let name = PeerKey { identity: identity.into(), interface };
-        let failed = |transport: &Transport| {
-            let way = (name.clone(), *transport);
-            table.avoided.has(&way) || table.filtered.has(&way)
-        };
-        Transport::ALL.into_iter().filter(failed).collect()
-    }
-
-    /// The end of the retry delay for the peer of a session, if there is one.
-    pub(super) fn retry_at(&self, key: Key, direction: Direction) -> Option<Time> {
-        if self.associations.retry_delays.is_empty() {
-            return None;
-        }
-        let record = invariant!(self.records.get(key), "a session that lost its association stands")?;
-        let peer = self.peers.peer(record.half(direction).peer);
-        let peer = invariant!(peer, "established state has a peer")?;
-        self.associations.retry_not_before(self.now, &peer.identity, peer.address.ip())
-    }
-
-    /// Defers the refresh of a session until the end of the retry delay. Queued messages fail.
-    fn refresh_later(&mut self, key: Key, direction: Direction, until: Time) {
-        self.counters.associations_waiting += 1;
-        let later = self.rng.jitter(until.since(self.now), 1.0, 1.25);
-        let now = self.now;
-        if let Some(record) =
-            invariant!(self.records.get_mut(key), "a refresh is deferred in a session that stands")
-        {
-            let half = record.half_mut(direction);
-            let from = core::mem::replace(&mut half.state, crate::engine::record::State::Established);
-            half.start_retry(now, later);
-            transition!(self.peers, record, direction, from, "peer must wait for its next association");
-        }
-        let error = SendError::Unreached(self.unreached_by(key, direction));
-        self.fail_queue(key, direction, error);
-        self.settle(key);
-    }
-
-    /// Notifies the application, also of a change that it caused. The session may have ended before the association that it had.
-    pub(super) fn notify_always(&mut self, key: Key, direction: Direction, event: NetworkEvent) {
-        if let Some(record) = self.records.get(key) {
-            self.out.notify(record.nslp, record.flow.mri(direction), record.session, event);
-        }
     }
 
     /// The stacks in the Stack-Proposal of a record's Queries; empty if they request no association.
@@ -569,66 +424,5 @@ impl Gist {
             Need::Preferred | Need::Association => true,
             Need::Secure => transport.is_secure(),
         })
-    }
-}
-
-impl Associations {
-    /// The end of the retry delay for a peer, if there is one.
-    fn retry_not_before(&self, now: Time, identity: &[u8], interface: IpAddr) -> Option<Time> {
-        if self.retry_delays.is_empty() {
-            return None;
-        }
-        self.retry_delays.until(now, &PeerKey { identity: identity.into(), interface })
-    }
-}
-
-impl Association {
-    /// Whether an attempt that still goes on had its time.
-    pub(super) fn is_stale(&self, now: Time) -> bool {
-        now >= self.since + STALE
-    }
-
-    /// A new association. The caller sets the fields with other values.
-    pub(super) fn new(channel: ChannelId, transport: Transport, local: IpAddr, remote: IpAddr) -> Self {
-        Self {
-            link: Link::default(),
-            armed: Time::ZERO,
-            channel,
-            transport,
-            since: Time::ZERO,
-            state: State::AwaitingConnection,
-            opened: false,
-            confirmed: false,
-            answered: false,
-            alternative: false,
-            unproved: false,
-            peer: None,
-            sii: None,
-            local,
-            ifindex: signalbox_core::IfIndex::NONE,
-            remote,
-            identity: None,
-            per_flow: false,
-            hold_time: Duration::ZERO,
-            setup: None,
-            send_hello: None,
-            no_hello: None,
-            unused: None,
-            silence: None,
-            pending_hello: None,
-            first: NONE,
-            sessions: 0,
-            held: Vec::new(),
-            explicit: Vec::new(),
-            incoming: Vec::new(),
-            reading: true,
-            queue: VecDeque::new(),
-            expires: None,
-            queued: 0,
-            reported: 0,
-            written: 0,
-            reply: None,
-            ended: None,
-        }
     }
 }

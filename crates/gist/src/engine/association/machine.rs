@@ -11,8 +11,9 @@ use signalbox_core::slab::Key;
 use signalbox_core::wheel::AT_ONCE;
 use signalbox_core::{Direction, NslpId, Time, invariant};
 
+use super::state::{Ended, Hellos, Opened, Reached, Silence};
 use super::transfer::Waiting;
-use super::{Association, Associations, Ended, State};
+use super::{Association, AssociationState, Associations, State};
 use crate::engine::counters::Counters;
 use crate::engine::outbox::Outbox;
 use crate::engine::{Gist, Transport};
@@ -43,7 +44,10 @@ impl Association {
     /// (Re)starts `SendHello`: after half to three quarters of the peer's hold time. GIST-4.4.5-09,
     /// GIST-4.4.5-10, GIST-6.4-18.
     fn start_send_hello(&mut self, now: Time, rng: &mut Random) {
-        self.send_hello = Some(now + rng.jitter(self.hold_time, 0.5, 0.75));
+        let at = now + rng.jitter(self.hold_time, 0.5, 0.75);
+        if let Some(hellos) = self.state.hellos_mut() {
+            hellos.send = Some(at);
+        }
     }
 }
 
@@ -51,32 +55,34 @@ impl Associations {
     /// Rule 1, `tg_RawData` in Connected and Idle, once the message is with the channel: `NoHello` stops,
     /// `SendHello` (re)starts; Connected. GIST-6.4-05, GIST-6.4-10.
     pub(super) fn tg_raw_data(&mut self, index: u32, now: Time, rng: &mut Random) {
-        let association = invariant!(self.get_mut(index), "a message is with the channel of an association");
-        let Some(association) = association else { return };
-        association.no_hello = None;
-        association.start_send_hello(now, rng);
         self.connected_again(index, now);
+        self.start_send_hello(index, now, rng);
     }
 
-    /// From Idle to Connected.
+    fn start_send_hello(&mut self, index: u32, now: Time, rng: &mut Random) {
+        let association = invariant!(self.get_mut(index), "a message is with the channel of an association");
+        let Some(association) = association else { return };
+        association.start_send_hello(now, rng);
+        self.arm(index);
+    }
+
+    /// From Idle to Connected, where the caller starts `SendHello`.
     fn connected_again(&mut self, index: u32, now: Time) {
         let (idle_after, silence) = (self.config.idle_after, self.next_probe(now));
         let association = invariant!(self.get_mut(index), "an association that is used again stands");
         let Some(association) = association else { return };
-        if association.state == State::Idle {
-            association_transition!(association, State::Connected, "used again");
-            association.state = State::Connected;
-            association.silence = silence;
+        if let State::Idle { .. } = association.state {
+            association_transition!(association, Connected, "used again");
+            association.state = State::Connected(Hellos { send: None, silence });
             association.unused = (association.sessions == 0).then_some(now + idle_after);
             let channel = association.channel;
             self.changes.note(|| channel);
         }
-        self.arm(index);
     }
 
     /// The time of the next diagnostic MA-Hello, after a message of the peer was received now.
-    pub(super) fn next_probe(&self, now: Time) -> Option<Time> {
-        self.config.probe.then_some(now + self.config.hold_time)
+    pub(super) fn next_probe(&self, now: Time) -> Silence {
+        if self.config.probe { Silence::Until(now + self.config.hold_time) } else { Silence::Allowed }
     }
 
     /// Any message of the peer shows that it runs, and defers the diagnostic MA-Hello. If sessions wait for an answer to
@@ -86,10 +92,10 @@ impl Associations {
         let silence = self.next_probe(now);
         if let Some(association) =
             invariant!(self.get_mut(index), "a message of the peer came over an association")
-            && association.state == State::Connected
             && association.held.is_empty()
+            && let Some(hellos) = association.state.hellos_mut()
         {
-            association.silence = silence;
+            hellos.silence.defer(silence);
         }
     }
 
@@ -148,10 +154,9 @@ impl Gist {
         let association =
             invariant!(associations.get_mut(index), "a message came over an association that stands");
         let Some(association) = association else { return };
-        if association.state == State::Idle {
-            association.no_hello = None;
-            association.start_send_hello(*now, rng);
+        if let State::Idle { .. } = association.state {
             associations.connected_again(index, *now);
+            associations.start_send_hello(index, *now, rng);
         }
     }
 
@@ -167,16 +172,15 @@ impl Gist {
         let association =
             invariant!(associations.get_mut(index), "an MA-Hello came over an association that stands");
         let Some(association) = association else { return };
-        let answered = !asks && id != 0 && association.pending_hello == Some(id);
-        if answered {
-            association.pending_hello = None;
+        let answers = !asks && id != 0;
+        let hellos = association.state.hellos_mut().filter(|_| answers);
+        let answered = hellos.is_some_and(|hellos| hellos.silence.take_reply(id));
+        if let State::Idle { no_hello } = &mut association.state {
+            *no_hello = *now + hold_time;
+        } else if asks {
+            association.start_send_hello(*now, rng);
         }
-        match association.state {
-            State::Connected if asks => association.start_send_hello(*now, rng),
-            State::Idle => association.no_hello = Some(*now + hold_time),
-            _ => {}
-        }
-        let about_stream = matches!(association.transport, Transport::Sctp) && !asks && id != 0;
+        let about_stream = matches!(association.transport, Transport::Sctp) && answers;
         associations.message_received(index, *now);
         associations.arm(index);
         if about_stream {
@@ -214,12 +218,14 @@ impl Gist {
         associations.next_hello_id = associations.next_hello_id.wrapping_add(1).max(1);
         let id = associations.next_hello_id;
         associations.send_hello((out, counters), index, stream, id, true);
-        let limit = *now + associations.config.hold_time;
+        let until = *now + associations.config.hold_time;
+        associations.connected_again(index, *now);
         if let Some(association) =
             invariant!(associations.get_mut(index), "an association stands while it asks its peer")
         {
-            association.pending_hello = Some(id);
-            association.silence = Some(limit);
+            if let Some(hellos) = association.state.hellos_mut() {
+                hellos.silence = Silence::Asked { hello_id: id, until };
+            }
             association.start_send_hello(*now, rng);
         }
         associations.arm(index);
@@ -235,10 +241,8 @@ impl Gist {
         let association =
             invariant!(self.associations.get_mut(index), "an association that is connected stands");
         let Some(association) = association else { return };
-        association_transition!(association, State::Connected, "channel connected and confirmed");
-        association.state = State::Connected;
-        association.setup = None;
-        association.silence = silence;
+        association_transition!(association, Connected, "channel connected and confirmed");
+        association.state = State::Connected(Hellos { send: None, silence });
         association.start_send_hello(now, rng);
         let channel = association.channel;
         self.associations.changes.note(|| channel);
@@ -255,11 +259,9 @@ impl Gist {
         let association =
             invariant!(self.associations.get_mut(index), "an association that becomes Idle stands");
         let Some(association) = association else { return };
-        (association.unused, association.send_hello) = (None, None);
-        (association.silence, association.pending_hello) = (None, None);
-        association_transition!(association, State::Idle, "no session uses it");
-        association.state = State::Idle;
-        association.no_hello = Some(now + hold_time);
+        association.unused = None;
+        association_transition!(association, Idle, "no session uses it");
+        association.state = State::Idle { no_hello: now + hold_time };
         let channel = association.channel;
         self.associations.changes.note(|| channel);
     }
@@ -269,26 +271,24 @@ impl Gist {
     /// have arrived. Nothing happens if it has ended before.
     pub(super) fn end_association(&mut self, key: Key, end: End, lost: bool) {
         let index = key.index();
-        let Some(association) = self.associations.slab.get_mut(key).filter(|one| one.ended.is_none()) else {
-            return;
-        };
+        let Some(association) = self.associations.live_mut(key) else { return };
         tracing::debug!(
             channel = association.channel.0,
             peer = %association.remote,
             transport = ?association.transport,
-            from = ?association.state,
+            from = %association.state.logged(),
             reason = ?end,
             lost,
             "messaging association ended"
         );
         let unsent = core::mem::take(&mut association.queue);
         let queued = core::mem::take(&mut association.queued);
-        let refused = association.opened && !association.answered && end != End::Unused;
-        let (opened, name) = (association.since, association.peer.clone().filter(|_| refused));
-        let (transport, alternative, unproved) =
-            (association.transport, association.alternative, association.unproved);
-        self.associations.queued.release_many(source(association.remote), super::octets(queued));
-        if let Some(name) = name {
+        let attempt = association.unanswered().filter(|_| end != End::Unused).cloned();
+        let refused = attempt.is_some();
+        let (opened, transport, remote) = (association.since, association.transport, association.remote);
+        self.associations.queued.release_many(source(remote), super::octets(queued));
+        if let Some(Opened { peer: name, alternative, reached, .. }) = attempt {
+            let unproved = reached == Reached::Unproved;
             let Associations { retry_delays, avoided, filtered, config, .. } = &mut self.associations;
             // A port that does not answer is filtered. Each attempt delays messages, so the next one is late.
             let silent = end == End::NotConnected && self.now.since(opened) >= SLOW;
@@ -337,7 +337,7 @@ impl Gist {
     /// Informs sessions of the end of their association, `most` of them. The rest follows with the next timer input.
     fn inform_users(&mut self, key: Key, most: u32) {
         let index = key.index();
-        let ended = self.associations.get(index).and_then(|association| association.ended);
+        let ended = self.associations.get(index).and_then(|association| association.state.ended());
         let Some(ended) = invariant!(ended, "sessions are informed of an end") else { return };
         for _ in 0..most {
             let Some((session, direction)) = self.first_user(index) else { break };
@@ -366,7 +366,7 @@ impl Gist {
         let lost = self
             .associations
             .get(index)
-            .and_then(|association| association.ended)
+            .and_then(|association| association.state.ended())
             .is_some_and(|ended| ended.lost);
         let reliable = self.binding(session, direction).is_some_and(|b| b.reliable);
         if !(reliable && lost) {
@@ -398,38 +398,31 @@ impl Gist {
             invariant!(self.associations.get(index), "a timer that fires is that of an association");
         let (Some(key), Some(association)) = (key, association) else { return };
         let due = |timer: Option<Time>| timer.is_some_and(|at| at <= now);
-        if due(association.setup) {
+        let state = association.state;
+        if due(state.setup()) {
             let up = association.is_up();
             self.close_channel(index, true);
             return self.end_association(key, if up { End::Unused } else { End::NotConnected }, false);
         }
-        // While the channel is not read, messages of the peer may be unread, and the timers do not count (RFC 5971 §4.1.1).
-        if !association.reading && (due(association.no_hello) || due(association.silence)) {
-            let later = Some(now + self.associations.config.hold_time);
-            if let Some(association) =
-                invariant!(self.associations.get_mut(index), "an association that is not read stands")
-            {
-                association.no_hello = association.no_hello.and(later);
-                association.silence = association.silence.and(later);
+        if due(state.watched_until()) {
+            let idle = matches!(state, State::Idle { .. });
+            // While the channel is not read, messages of the peer may be unread, and the timers do not count (RFC 5971
+            // §4.1.1). An Idle peer may not read: messages that this node has sent have not left. The channel fails if that
+            // lasts.
+            if !association.reading || idle && association.reported > 0 {
+                let later = now + self.associations.config.hold_time;
+                if let Some(association) =
+                    invariant!(self.associations.get_mut(index), "an association stands while it is deferred")
+                {
+                    association.state.watch_until(later);
+                }
+                return self.associations.arm(index);
             }
-            return self.associations.arm(index);
-        }
-        // The peer does not read: messages that this node has sent have not left. The channel fails if that lasts.
-        if due(association.no_hello) && association.reported > 0 {
-            let later = Some(now + self.associations.config.hold_time);
-            if let Some(association) =
-                invariant!(self.associations.get_mut(index), "an association whose peer does not read stands")
-            {
-                association.no_hello = later;
+            if idle {
+                self.close_channel(index, false);
+                return self.end_association(key, End::Unused, false);
             }
-            return self.associations.arm(index);
-        }
-        if due(association.no_hello) {
-            self.close_channel(index, false);
-            return self.end_association(key, End::Unused, false);
-        }
-        if due(association.silence) {
-            if association.pending_hello.is_some() {
+            if matches!(state.hellos(), Some(Hellos { silence: Silence::Asked { .. }, .. })) {
                 self.close_channel(index, true);
                 return self.end_association(key, End::Failure, true);
             }
@@ -453,7 +446,8 @@ impl Gist {
             }
             _ => {}
         }
-        if self.associations.get(index).is_some_and(|a| due(a.send_hello)) {
+        let hellos = self.associations.get(index).and_then(|a| a.state.hellos());
+        if hellos.is_some_and(|hellos| due(hellos.send)) {
             self.send_hello_due(index);
         }
         self.expire_waiting(index);

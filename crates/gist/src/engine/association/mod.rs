@@ -1,7 +1,8 @@
 //! Messaging associations (RFC 5971 §4.4.3, §4.4.5, §5.4, §5.7, §6.4; RFC 6084).
 //!
+//! * `state`: what is stored in each state of §6.4, and by who opened the association.
 //! * `stack`: proposal and choice of protocol stacks.
-//! * `handshake`: selection of the association of a session, at both nodes.
+//! * `handshake`: selection of the association of a session, at both nodes. `loss`: what its end means for a session.
 //! * `machine`: the state machine of §6.4, one function per rule. `channels`: inputs of channels as events of it.
 //! * `transfer`: sending of messages, queues and back-pressure. `reception`: reception of messages.
 //! * `bindings`: bindings between sessions and associations.
@@ -15,10 +16,12 @@ mod bindings;
 mod channels;
 mod config;
 mod handshake;
+mod loss;
 mod machine;
 mod reception;
 mod retry;
 mod stack;
+mod state;
 mod transfer;
 mod view;
 
@@ -44,6 +47,7 @@ use super::record::NONE;
 use crate::wire::Nli;
 use bindings::Binding;
 use retry::RetryDelays;
+use state::{Ended, Opened, Origin, Reached, State};
 use transfer::Waiting;
 
 pub use config::AssociationConfig;
@@ -56,16 +60,9 @@ pub use view::{AssociationState, AssociationView};
 /// The longest wait for another attempt with a transport that gave no answer, as a multiple of `retry_max`.
 const RAREST: u32 = 64;
 
-/// The states of RFC 5971 §6.4.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
-    /// Awaiting Connection: its protocols are not all established.
-    AwaitingConnection,
-    /// Connected: this node uses it.
-    Connected,
-    /// Idle: only the peer may use it.
-    Idle,
-}
+/// An attempt without an answer for this time is replaced when a new message needs it: the packets of a new one follow each
+/// other sooner, and what was in the way may be gone.
+const STALE: Duration = Duration::from_secs(7);
 
 /// Peer identity and interface address of a peer, by which associations are found for sharing (RFC 5971 §4.4.3).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,18 +82,7 @@ pub(super) struct Association {
     /// When it was created.
     since: Time,
     state: State,
-    /// This node opened it, as the Querying node.
-    opened: bool,
-    /// The first Confirm was sent or received over it.
-    confirmed: bool,
-    /// A message of the peer was received over it.
-    answered: bool,
-    /// The peer offered another transport that could be used as well.
-    alternative: bool,
-    /// The security protocol of its channel failed.
-    unproved: bool,
-    /// `None`: a peer opened it and has not sent a Confirm.
-    peer: Option<PeerKey>,
+    origin: Origin,
     /// The SII handle of the peer.
     sii: Option<SiiHandle>,
     /// The address of this node, and its interface.
@@ -104,24 +90,11 @@ pub(super) struct Association {
     ifindex: IfIndex,
     remote: IpAddr,
     identity: Option<Arc<Identity>>,
-    /// The peer may be authorised for one flow and not for another.
-    per_flow: bool,
     /// MA-Hold-Time of the peer, within which it must receive a message.
     hold_time: Duration,
 
-    /// The end of the time to set it up.
-    setup: Option<Time>,
-    /// `SendHello`.
-    send_hello: Option<Time>,
-    /// `NoHello`.
-    no_hello: Option<Time>,
     /// When it becomes Idle, since no session uses it.
     unused: Option<Time>,
-    /// When a diagnostic MA-Hello is sent or, if one is pending, when the association has failed.
-    silence: Option<Time>,
-    /// Hello-ID of a diagnostic MA-Hello without reply.
-    pending_hello: Option<u32>,
-
     /// The first session that uses it, and the number of sessions.
     first: u32,
     sessions: u32,
@@ -145,21 +118,82 @@ pub(super) struct Association {
     written: usize,
     /// The MA-Hello of the peer whose reply waits until the channel takes messages again.
     reply: Option<u32>,
-    /// Its channel ended. It is found no more, and stays until all sessions that used it are informed.
-    ended: Option<Ended>,
-}
-
-/// The end of an association.
-#[derive(Debug, Clone, Copy)]
-struct Ended {
-    end: machine::End,
-    /// Messages of this node may not have arrived.
-    lost: bool,
 }
 
 impl Association {
-    fn is_up(&self) -> bool {
-        self.state != State::AwaitingConnection
+    /// A new association. The caller sets the fields with other values.
+    fn new(
+        channel: ChannelId,
+        transport: Transport,
+        (local, remote): (IpAddr, IpAddr),
+        origin: Origin,
+        state: State,
+    ) -> Self {
+        Self {
+            link: Link::default(),
+            armed: Time::ZERO,
+            channel,
+            transport,
+            since: Time::ZERO,
+            state,
+            origin,
+            sii: None,
+            local,
+            ifindex: IfIndex::NONE,
+            remote,
+            identity: None,
+            hold_time: Duration::ZERO,
+            unused: None,
+            first: NONE,
+            sessions: 0,
+            held: Vec::new(),
+            explicit: Vec::new(),
+            incoming: Vec::new(),
+            reading: true,
+            queue: VecDeque::new(),
+            expires: None,
+            queued: 0,
+            reported: 0,
+            written: 0,
+            reply: None,
+        }
+    }
+
+    /// Whether its channel is established, or was when it ended.
+    const fn is_up(&self) -> bool {
+        !matches!(self.state, State::AwaitingConnection { .. })
+    }
+
+    const fn has_ended(&self) -> bool {
+        self.state.ended().is_some()
+    }
+
+    /// Whether it becomes Idle when no session uses it. Without the first Confirm of the peer it ends instead.
+    const fn may_become_idle(&self) -> bool {
+        !matches!(self.state, State::AwaitingConfirm { .. } | State::Ended(_))
+    }
+
+    /// Whether this node opened it, as the Querying node.
+    const fn is_opened(&self) -> bool {
+        matches!(self.origin, Origin::Opened(_))
+    }
+
+    /// Whether an attempt that still goes on had its time.
+    fn is_stale(&self, now: Time) -> bool {
+        now >= self.since + STALE
+    }
+
+    /// `None`: a peer opened it and has not sent a Confirm.
+    const fn peer(&self) -> Option<&PeerKey> {
+        self.origin.peer()
+    }
+
+    /// What this node knows of a peer that it tried to reach and that has sent no message over it; `None`: it has, or it opened it.
+    const fn unanswered(&self) -> Option<&Opened> {
+        match &self.origin {
+            Origin::Opened(opened) if !matches!(opened.reached, Reached::Yes) => Some(opened),
+            Origin::Opened(_) | Origin::Accepted { .. } => None,
+        }
     }
 
     /// Octets that the channel buffers, as far as known: what it has sent since its last report still counts.
@@ -169,10 +203,7 @@ impl Association {
 
     /// The first of its timers.
     fn deadline(&self) -> Option<Time> {
-        [self.setup, self.send_hello, self.no_hello, self.unused, self.silence, self.expires]
-            .into_iter()
-            .flatten()
-            .min()
+        [self.state.deadline(), self.unused, self.expires].into_iter().flatten().min()
     }
 }
 
@@ -330,7 +361,7 @@ impl Associations {
 
     /// Whether the peer of an association has this identity and interface address.
     pub(super) fn is_with(&self, index: u32, identity: &[u8], interface: IpAddr) -> bool {
-        let name = self.get(index).and_then(|a| a.peer.as_ref());
+        let name = self.get(index).and_then(Association::peer);
         name.is_some_and(|name| *name.identity == *identity && name.interface == interface)
     }
 
@@ -356,8 +387,8 @@ impl Associations {
     fn set_peer(&mut self, index: u32, name: PeerKey) {
         let association = invariant!(self.get_mut(index), "a peer is named in an association that stands");
         let Some(association) = association else { return };
-        if association.peer.is_none() {
-            association.peer = Some(name);
+        if let Origin::Accepted { peer: peer @ None } = &mut association.origin {
+            *peer = Some(name);
             let channel = association.channel;
             self.changes.note(|| channel);
             self.index_peer(index);
@@ -367,7 +398,7 @@ impl Associations {
     fn index_peer(&mut self, index: u32) {
         let Self { slab, hasher, by_peer, .. } = self;
         let hash = |index| {
-            let name = slab.get_index(index)?.peer.as_ref()?;
+            let name = slab.get_index(index)?.peer()?;
             Some(hasher.hash_one(&(&*name.identity, name.interface)))
         };
         if let Some(of_this) = hash(index) {
@@ -379,17 +410,17 @@ impl Associations {
 
     /// An association that has not ended.
     fn live(&self, key: Key) -> Option<&Association> {
-        self.slab.get(key).filter(|association| association.ended.is_none())
+        self.slab.get(key).filter(|association| !association.has_ended())
     }
 
     /// The same to change it.
     fn live_mut(&mut self, key: Key) -> Option<&mut Association> {
-        self.slab.get_mut(key).filter(|association| association.ended.is_none())
+        self.slab.get_mut(key).filter(|association| !association.has_ended())
     }
 
     /// Whether an association has ended, and its sessions are being informed.
     fn has_ended(&self, index: u32) -> bool {
-        !self.ending.is_empty() && self.get(index).is_some_and(|association| association.ended.is_some())
+        !self.ending.is_empty() && self.get(index).is_some_and(Association::has_ended)
     }
 
     /// Whether sessions have to be informed of the end of their association.
@@ -407,7 +438,7 @@ impl Associations {
         let found =
             self.by_channel.remove(self.hasher.hash_one(&association.channel.0), |other| other == index);
         invariant!(found, "an association that ends is in the index of channels");
-        if let Some(name) = &association.peer {
+        if let Some(name) = association.peer() {
             let hash = self.hasher.hash_one(&(&*name.identity, name.interface));
             let found = self.by_peer.remove(hash, |other| other == index);
             invariant!(found, "an association with a peer is in the index of peers");
@@ -415,7 +446,7 @@ impl Associations {
         self.queued.release_many(source(association.remote), octets(association.queued));
         self.unsent -= association.unsent();
         self.unread.release_many(source(association.remote), octets(association.incoming.len()));
-        if !association.opened {
+        if !association.is_opened() {
             self.shares.release(source(association.remote));
         }
         if let Some(count) = self.counts.get_mut(association.transport as usize) {
@@ -425,11 +456,10 @@ impl Associations {
         let association =
             invariant!(self.slab.get_mut(key), "an association stays until its sessions know its end");
         let Some(association) = association else { return };
-        association.ended = Some(ended);
+        association.state = State::Ended(ended);
         association.incoming = Vec::new();
         association.reading = true;
-        (association.setup, association.send_hello, association.no_hello) = (None, None, None);
-        (association.unused, association.silence, association.expires) = (None, None, None);
+        (association.unused, association.expires) = (None, None);
     }
 
     /// Removes an association that was withdrawn, and that no session uses.
@@ -451,7 +481,7 @@ impl Associations {
     ) -> Option<u32> {
         let is = |a: &Association| {
             let same = |name: &PeerKey| *name.identity == *identity && name.interface == interface;
-            a.peer.as_ref().is_some_and(same) && (a.confirmed || a.opened) && fits(a)
+            a.peer().is_some_and(same) && fits(a)
         };
         let hash = self.hasher.hash_one(&(identity, interface));
         let all = self.by_peer.candidates(hash).filter_map(|index| {
@@ -459,7 +489,7 @@ impl Associations {
         });
         let lower = own < identity;
         all.filter(|(_, a)| is(a))
-            .min_by_key(|(_, a)| (!a.is_up(), a.opened != lower, a.channel))
+            .min_by_key(|(_, a)| (!a.is_up(), a.is_opened() != lower, a.channel))
             .map(|(index, _)| index)
     }
 

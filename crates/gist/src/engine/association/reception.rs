@@ -243,7 +243,7 @@ impl Gist {
         session: SessionId,
     ) {
         // Data has no NLI; only the address of the peer is needed (GIST-5.1-17).
-        let address = self.associations.get(key.index()).and_then(|a| Some(a.peer.as_ref()?.interface));
+        let address = self.associations.get(key.index()).and_then(|a| Some(a.peer()?.interface));
         let unnamed = Nli {
             peer_identity: &[],
             ip_ttl: 0,

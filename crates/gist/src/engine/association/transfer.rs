@@ -436,7 +436,7 @@ impl Gist {
             return;
         }
         let mut gone = 0;
-        let unanswered = association.opened && !association.answered;
+        let unanswered = association.unanswered().is_some();
         let error = match association.transport {
             transport if unanswered && association.is_stale(*now) => SendError::Unreached(transport.into()),
             transport if unanswered => SendError::Connecting(transport.into()),
@@ -458,7 +458,7 @@ impl Gist {
     /// A session with reliable messages over association `old` has moved to another one. Its messages wait until the peer
     /// has answered an MA-Hello behind them (RFC 5971 §4.4.5). GIST-4.4.5-07.
     pub(super) fn hold_until_drained(&mut self, key: Key, direction: Direction, old: u32) {
-        let stands = |association: &&mut Association| association.is_up() && association.ended.is_none();
+        let stands = |association: &&mut Association| association.is_up() && !association.has_ended();
         let Some(association) = self.associations.get_mut(old).filter(stands) else { return };
         let held = association.held.len();
         association.held.push((key, direction, 0));

@@ -65,8 +65,7 @@ impl Gist {
 
     /// All messaging associations, by their place in the table.
     pub fn associations(&self) -> impl Iterator<Item = AssociationView<'_>> {
-        let all = self.associations.slab.iter().filter(|(_, association)| association.ended.is_none());
-        all.map(|(_, association)| self.association_view(association))
+        self.associations.slab.iter().filter_map(|(_, association)| self.association_view(association))
     }
 
     /// Visits messaging associations from a place in the table on; see [`Slab::walk`](signalbox_core::Slab::walk).
@@ -75,31 +74,28 @@ impl Gist {
         from: u32,
         mut visit: impl FnMut(AssociationView<'_>) -> bool,
     ) -> Option<u32> {
-        self.associations.slab.walk(from, |_, association| {
-            association.ended.is_some() || visit(self.association_view(association))
-        })
+        self.associations
+            .slab
+            .walk(from, |_, association| self.association_view(association).is_none_or(&mut visit))
     }
 
     /// The association of a channel.
     #[must_use]
     pub fn association(&self, channel: ChannelId) -> Option<AssociationView<'_>> {
         let key = self.associations.of_channel(channel)?;
-        self.associations.slab.get(key).map(|association| self.association_view(association))
+        self.associations.slab.get(key).and_then(|association| self.association_view(association))
     }
 
-    fn association_view<'a>(&self, x: &'a Association) -> AssociationView<'a> {
+    /// `None`: it has ended.
+    fn association_view<'a>(&self, x: &'a Association) -> Option<AssociationView<'a>> {
         let left = |timer: Option<signalbox_core::Time>| timer.map(|at| at.since(self.now));
-        AssociationView {
+        Some(AssociationView {
             channel: x.channel,
             transport: x.transport,
-            state: match x.state {
-                State::AwaitingConnection => AssociationState::AwaitingConnection,
-                State::Connected => AssociationState::Connected,
-                State::Idle => AssociationState::Idle,
-            },
-            opened: x.opened,
-            peer: x.peer.as_ref().map_or(&[], |name| &name.identity),
-            address: x.peer.as_ref().map_or(x.remote, |name| name.interface),
+            state: x.state.shown()?,
+            opened: x.is_opened(),
+            peer: x.peer().map_or(&[], |name| &name.identity),
+            address: x.peer().map_or(x.remote, |name| name.interface),
             local: x.local,
             age: self.now.since(x.since),
             authenticated: x.identity.as_deref(),
@@ -107,10 +103,13 @@ impl Gist {
             queued: x.queue.len(),
             queued_octets: x.queued,
             unsent: x.unsent(),
-            hold_time: if x.opened || x.confirmed { x.hold_time } else { Duration::ZERO },
-            hello_in: left(x.send_hello),
-            closes_in: left(x.no_hello.or(x.setup)),
-        }
+            hold_time: if x.peer().is_some() { x.hold_time } else { Duration::ZERO },
+            hello_in: left(x.state.hellos().and_then(|hellos| hellos.send)),
+            closes_in: left(match x.state {
+                State::Idle { no_hello } => Some(no_hello),
+                _ => x.state.setup(),
+            }),
+        })
     }
 
     /// The channel of an association.
