@@ -6,7 +6,7 @@ use signalbox_core::{Direction, NslpId, Time};
 
 use super::Gist;
 use super::io::Registration;
-use super::record::{BY_APPLICATION, State};
+use super::routing::{BY_APPLICATION, State};
 
 /// Records that one call visits to remove the state of an unregistered application.
 const STEP: u32 = 4096;
@@ -61,13 +61,13 @@ impl Gist {
         let Some(Departed { nslp, next }) = self.departed.pop_front() else { return };
         let end = next.saturating_add(STEP);
         self.remove_of(nslp, next, end);
-        if end < self.used_slots {
+        if end < self.records.used_slots() {
             self.departed.push_front(Departed { nslp, next: end });
         }
     }
 
     fn remove_of(&mut self, nslp: NslpId, from: u32, to: u32) {
-        for index in from..to.min(self.used_slots) {
+        for index in from..to.min(self.records.used_slots()) {
             let Some(key) = self.records.key_of(index) else { continue };
             for direction in [Direction::Downstream, Direction::Upstream] {
                 // The end of its first direction may have been that of the session.

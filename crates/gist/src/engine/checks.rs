@@ -10,7 +10,7 @@ use signalbox_core::{IfIndex, NslpId, Time, invariant};
 
 use super::Gist;
 use super::receive::{Arrival, Subject};
-use super::record::NONE;
+use super::routing::NONE;
 use crate::wire::{Encapsulation, GistError, Header, Infos, Message};
 
 /// A Query that waits for the peering decision.

@@ -11,7 +11,7 @@ use super::interfaces::is_anycast;
 use super::nat::nat_traversal_of;
 use super::outbox::Envelope;
 use super::receive::Arrival;
-use super::record::NONE;
+use super::routing::NONE;
 use crate::wire::{ErrorObject, Header, Infos, Message, MessageType, Nli, ObjectType, find_object};
 
 impl Gist {

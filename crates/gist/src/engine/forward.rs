@@ -11,7 +11,7 @@ use super::compose::flow_label;
 use super::lookup::{Parcel, route_query};
 use super::outbox::Envelope;
 use super::receive::Arrival;
-use super::record::NONE;
+use super::routing::NONE;
 use crate::wire::{
     Encapsulation, GistError, HEADER_LENGTH, Header, Info, MAGIC, ObjectType, find_mri, find_object,
     object_value_info,

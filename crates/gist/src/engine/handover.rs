@@ -14,7 +14,7 @@ use signalbox_wire::{Reader, Writer};
 
 use super::compose::{limit, nli, normal};
 use super::outbox::Envelope;
-use super::record::{PROVEN, Record};
+use super::routing::{PROVEN, Record};
 use super::{Cause, Gist, of_user};
 use crate::wire::{
     ErrorObject, GistError, Header, Infos, Message, MessageType, address, mri_encode, mri_parse,
@@ -130,7 +130,7 @@ impl Gist {
     /// Sends "No Routing State" about the next message of a session, unless the session is there again.
     /// GIST-4.4.6-06, GIST-5.6-02.
     fn inform(&mut self, Entry { nslp, session, peer, own, mri }: &Entry) {
-        let known = self.find(mri, *session, *nslp).is_some();
+        let known = self.records.find(mri, *session, *nslp).is_some();
         let usable = self.registration(*nslp).is_some()
             && self.interfaces.is_local(*own)
             && self.is_possible_peer(peer.ip())

@@ -11,7 +11,7 @@ use signalbox_core::{Direction, IfIndex, Mri, PathCoupled, Time, invariant};
 use super::Gist;
 use super::interfaces::is_anycast;
 use super::outbox::Envelope;
-use super::peers::Egress;
+use super::routing::Egress;
 use super::send::Stateless;
 
 /// The highest bit of a lookup's id is set for a [`Lookup`], and not for the lookup of a record.

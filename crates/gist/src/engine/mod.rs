@@ -9,8 +9,7 @@
 //!   state, `querying` and `responding` with it. Each transition of RFC 5971 §6 is one function, named by its rule.
 //! * `send` handles messages of applications, `requests` their other requests.
 //! * `nat` translates between the two MRIs of a flow if a GIST-aware NAT is between this node and a peer.
-//! * `record` is the routing state of a session, `table` the table of all records. `peers` has the peers and egresses,
-//!   which records share.
+//! * `routing` is the routing state: the table of all sessions, and the peers and egresses that they share.
 //! * `route_index` finds the sessions that a route change concerns, `reroute` repairs them, and `hold_down` delays
 //!   further changes of routes that flap. `lookup` looks routes up.
 //! * `handover` makes the peers set up their sessions again after a planned restart.
@@ -43,30 +42,25 @@ mod lookup;
 mod nat;
 mod node_sm;
 mod outbox;
-mod peers;
-mod prepare;
 mod querying;
 mod receive;
-mod record;
 mod report;
 mod requests;
 mod reroute;
 mod responding;
 mod route_index;
+mod routing;
 mod send;
 mod sender;
 mod sweep;
-mod table;
-mod triple;
 mod view;
 
-use signalbox_core::index::{Index, KeyedHasher};
+use signalbox_core::index::KeyedHasher;
 use signalbox_core::rng::Random;
 use signalbox_core::secret::RotatingSecret;
 use signalbox_core::service::Request;
 use signalbox_core::shares::{RateShares, Shares};
-use signalbox_core::slab::Slab;
-use signalbox_core::wheel::{self, Wheel};
+use signalbox_core::wheel;
 use signalbox_core::{
     Causer, Changes, Direction, FairRate, IfIndex, Key, NslpId, SessionChange, SharedRate, Time, invariant,
 };
@@ -84,16 +78,15 @@ use interfaces::Interfaces;
 use lookup::Lookup;
 use nat::Translations;
 use outbox::Outbox;
-use peers::Peers;
-use record::Record;
 use route_index::RouteIndex;
+use routing::{Peers, Records};
 use sweep::Sweep;
 
 pub use association::{AssociationConfig, AssociationState, AssociationView};
 pub use config::{ANY_INTERFACE, Config, ConfigError, IngressFilter, Installation, OwnAddress};
 pub use counters::Counters;
 pub use io::{ChannelClosed, ChannelId, Input, Next, Output, PeeringPolicy, Registration, Transport};
-pub use peers::PeerChange;
+pub use routing::PeerChange;
 pub use view::{DirectionView, PeerView, Role, RoutingState, SessionView, Validity};
 
 /// One GIST node.
@@ -110,13 +103,7 @@ pub struct Gist {
     /// Applications that were unregistered, while their routing state is removed.
     departed: VecDeque<Departed>,
     interfaces: Interfaces,
-    records: Slab<Record>,
-    /// Number of slots of `records` that were ever used. Walks over all records end there.
-    used_slots: u32,
-    /// Records by flow, session and application. The hash is keyed because peers choose these values.
-    index: Index,
-    hasher: KeyedHasher,
-    wheel: Wheel,
+    records: Records,
     peers: Peers,
     /// Octets queued for all handshakes together, by the source that caused them.
     queued: Shares<Option<IpAddr>>,
@@ -174,11 +161,7 @@ impl Gist {
             applications: Vec::new(),
             departed: VecDeque::new(),
             interfaces: Interfaces::default(),
-            records: Slab::new(config.max_sessions),
-            used_slots: 0,
-            index: Index::new(),
-            hasher,
-            wheel: Wheel::new(Duration::from_millis(10)),
+            records: Records::new(config.max_sessions, hasher),
             peers: Peers::new(config.max_peers, KeyedHasher::new(&mut rng)),
             queued: Shares::new(octets(config.max_queued), hasher),
             checks: Checks::new(config.max_checks, hasher),
@@ -272,7 +255,7 @@ impl Gist {
         let sweeping = !self.sweeps.is_empty() || !self.departed.is_empty() || self.route_index.is_walking();
         let sweep = (sweeping || self.associations.is_ending()).then_some(self.now);
         [
-            self.wheel.next_deadline(),
+            self.records.next_deadline(),
             sweep,
             self.hold_downs.deadline(),
             self.check_deadline(),
@@ -293,7 +276,7 @@ impl Gist {
 
     /// The list of peers that appear and disappear, to watch and to take from.
     pub const fn peer_changes(&mut self) -> &mut Changes<PeerChange> {
-        &mut self.peers.changes
+        self.peers.changes()
     }
 
     /// The list of channels whose association appears, changes its state or disappears, to watch and to take from.
@@ -343,7 +326,7 @@ impl Gist {
 
     fn run_record_timers(&mut self, most: u32) {
         for _ in 0..most {
-            let Some(index) = self.wheel.pop_due(&mut self.records, self.now) else { return };
+            let Some(index) = self.records.pop_due(self.now) else { return };
             if let Some(key) = invariant!(self.records.key_of(index), "a timer ends with its session") {
                 self.deadline(key);
             }

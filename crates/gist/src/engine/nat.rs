@@ -12,7 +12,7 @@ use signalbox_core::{Direction, Mri, NslpId, SessionId, invariant};
 
 use super::Gist;
 use super::receive::{Arrival, Subject};
-use super::record::{NONE, side};
+use super::routing::{NONE, side};
 use crate::wire::{
     GistError, Info, Infos, Message, MessageType, NatTraversal, Nli, ObjectType, find_object, mri_parse,
     object_value_info,
@@ -150,7 +150,7 @@ impl Gist {
         }
         let direction = subject.mri.direction();
         let (session, nslp) = (subject.session, subject.nslp);
-        let mut found = self.find(&subject.mri, session, nslp);
+        let mut found = self.records.find(&subject.mri, session, nslp);
         if found.is_none() {
             found = self.record_of_foreign(&subject.mri, session, nslp);
             if let Some(record) = found.and_then(|key| self.records.get(key)) {
@@ -174,7 +174,7 @@ impl Gist {
     ) -> Option<(Key, Mri)> {
         let direction = mri.direction();
         let mri = nat.and_then(NatTraversal::mri).map_or(*mri, |mri| mri.with_direction(direction));
-        if let Some(key) = self.find(&mri, session, nslp) {
+        if let Some(key) = self.records.find(&mri, session, nslp) {
             return Some((key, mri));
         }
         let key = self.record_of_foreign(&mri.inverted(), session, nslp)?;

@@ -11,7 +11,7 @@ use super::compose::distance;
 use super::config::Installation;
 use super::io::PeeringPolicy;
 use super::receive::{Arrival, Subject};
-use super::record::{Half, NONE, PROVEN, State};
+use super::routing::{Half, NONE, PROVEN, State};
 use super::sender::Sender;
 use crate::wire::{Encapsulation, GistError, Message, ObjectType, object_value_info};
 
@@ -64,8 +64,8 @@ impl Gist {
     ) {
         // The upstream peer sends downstream Queries.
         let direction = subject.mri.direction().inverted();
-        let key = self.find(&subject.mri, subject.session, subject.nslp);
-        let state = key.map_or(State::None, |key| self.state(key, direction));
+        let key = self.records.find(&subject.mri, subject.session, subject.nslp);
+        let state = key.map_or(State::None, |key| self.records.state(key, direction));
         // Without a Response the Queries of the peer become less frequent. If its Confirm were refused, it would start again
         // at once.
         if !state.is_querying() && !state.is_responding() && self.is_source_full(subject.nli.interface) {
@@ -115,8 +115,8 @@ impl Gist {
     /// GIST-6.1-06). It is refused if the Query would have installed state (GIST-6.1-05).
     pub(super) fn rx_confirm(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
         let direction = subject.mri.direction().inverted();
-        let key = self.find(&subject.mri, subject.session, subject.nslp);
-        let state = key.map_or(State::None, |key| self.state(key, direction));
+        let key = self.records.find(&subject.mri, subject.session, subject.nslp);
+        let state = key.map_or(State::None, |key| self.records.state(key, direction));
         match (key, state) {
             (Some(key), state) if state.is_responding() => self.rx_confirm_of(key, a, message, subject),
             // See `accept_query`: the downstream exchange replaces the upstream exchange.
@@ -206,8 +206,8 @@ impl Gist {
         }
         // Check 2 is for associations. Check 3 (GIST-4.3.2-14):
         let direction = subject.mri.direction().inverted();
-        let key = self.find(&subject.mri, subject.session, subject.nslp);
-        let state = key.map_or(State::None, |key| self.state(key, direction));
+        let key = self.records.find(&subject.mri, subject.session, subject.nslp);
+        let state = key.map_or(State::None, |key| self.records.state(key, direction));
         match (key, state) {
             // Querying-SM rule 7 (GIST-6.2-11, GIST-6.2-14), Responding-SM rule 4 (GIST-6.3-15, GIST-6.3-20).
             (Some(key), state) if state.is_established() && !q_mode => {
@@ -263,7 +263,7 @@ impl Gist {
         let mut sender = Sender::Unknown;
         if message.header.e && a.encapsulation != Encapsulation::QMode {
             let direction = subject.mri.direction().inverted();
-            let key = self.find(&subject.mri, subject.session, subject.nslp);
+            let key = self.records.find(&subject.mri, subject.session, subject.nslp);
             sender = self.sender(a, message, subject, key.map(|key| (key, direction)));
         }
         self.indicate(
@@ -347,8 +347,8 @@ impl Gist {
         check: Option<CheckId>,
     ) {
         let direction = subject.mri.direction().inverted();
-        let key = self.find(&subject.mri, subject.session, subject.nslp);
-        let state = key.filter(|key| self.state(*key, direction).is_established());
+        let key = self.records.find(&subject.mri, subject.session, subject.nslp);
+        let state = key.filter(|key| self.records.state(*key, direction).is_established());
         let state = state.map(|key| (key, direction));
         let sender = self.sender(a, message, subject, state);
         self.indicate(a, message, subject, data, Delivery { state, sender, unchecked: false, check });

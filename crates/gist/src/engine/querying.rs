@@ -11,10 +11,10 @@ use super::Gist;
 use super::association::configuration;
 use super::compose::{distance, limit, nli, nli_ttl, normal, router_alert};
 use super::receive::{Arrival, Subject};
-use super::record::{
+use super::route_index::place;
+use super::routing::{
     EXPIRE, Half, INACTIVE, NO_REFRESH, NONE, PROVEN, QueryContents, Querying, RETRY, State, TENTATIVE,
 };
-use super::route_index::place;
 use super::send::{q_mode, unsent};
 use crate::wire::{GistError, Message, MessageType, ObjectType, PORT, object_value_info};
 
@@ -151,7 +151,7 @@ impl Gist {
     /// GIST-4.4.6-01, GIST-5.3.3-18); otherwise it is rule 4.
     pub(super) fn rx_response(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
         // The Response's MRI is that of the Query, inverted.
-        let key = self.find(&subject.mri, subject.session, subject.nslp);
+        let key = self.records.find(&subject.mri, subject.session, subject.nslp);
         let record = key.and_then(|key| self.records.get(key).map(|record| (key, record)));
         let Some((key, record)) = record else {
             self.counters.responses_stray += 1;
@@ -199,7 +199,7 @@ impl Gist {
         self.counters.responses_received += 1;
         if let Err(error) = self.associate(key, direction, a, message, subject) {
             // The session may have ended with its former association.
-            if self.state(key, direction).is_querying() {
+            if self.records.state(key, direction).is_querying() {
                 self.end_handshake(key, direction, error);
             }
             return;
@@ -286,7 +286,7 @@ impl Gist {
     /// Stack-Proposal, a new Query has one. Otherwise the peer has no connection mode, and they fail (GIST-4.3.3-13).
     fn query_for_association(&mut self, key: Key, direction: Direction, cookie: &[u8]) {
         let number = cookie.first_chunk::<4>().map_or(0, |number| u32::from_be_bytes(*number));
-        let asked = self.pending(key).and_then(|pending| pending.query(direction).first);
+        let asked = self.records.pending(key).and_then(|pending| pending.query(direction).first);
         if asked.is_some_and(|first| number.wrapping_sub(first) < u32::MAX / 2) {
             self.fail_queue(key, direction, SendError::Refused);
         } else {
@@ -405,7 +405,7 @@ impl Gist {
     /// Ends a handshake that cannot succeed: queued messages fail, and the application is notified if the state was
     /// established.
     pub(super) fn end_handshake(&mut self, key: Key, direction: Direction, error: SendError) {
-        if self.state(key, direction).is_established() {
+        if self.records.state(key, direction).is_established() {
             self.notify(key, direction, NetworkEvent::Bad);
         }
         self.remove_half(key, direction, error);
@@ -414,7 +414,7 @@ impl Gist {
     /// Rule 3, `er_NoRSM` in all states: the peer lost its state, or did not receive the Confirm. The handshake starts
     /// again, and Data is queued. GIST-6.2-18, GIST-4.4.6-08.
     pub(super) fn er_no_rsm(&mut self, key: Key, direction: Direction) {
-        match self.state(key, direction) {
+        match self.records.state(key, direction) {
             State::Established | State::AwaitingRefresh => {
                 self.notify(key, direction, NetworkEvent::Bad);
                 self.restart(key, direction, State::AwaitingResponse);
@@ -468,21 +468,21 @@ impl Gist {
 
     /// Starts a running handshake again, because its Queries took another route.
     pub(super) fn restart_handshake(&mut self, key: Key, direction: Direction) {
-        if self.state(key, direction) == State::AwaitingResponse {
+        if self.records.state(key, direction) == State::AwaitingResponse {
             self.restart(key, direction, State::AwaitingResponse);
         }
     }
 
     /// Established to Awaiting Refresh, with a Query at once.
     pub(super) fn start_refresh(&mut self, key: Key, direction: Direction) {
-        if self.state(key, direction).is_established() {
+        if self.records.state(key, direction).is_established() {
             self.restart(key, direction, State::AwaitingRefresh);
         }
     }
 
     /// Established to Awaiting Response, with a Query at once. Data is queued.
     pub(super) fn query_bad_state(&mut self, key: Key, direction: Direction) {
-        if self.state(key, direction).is_established() {
+        if self.records.state(key, direction).is_established() {
             self.restart(key, direction, State::AwaitingResponse);
         }
     }

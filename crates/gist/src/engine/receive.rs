@@ -7,7 +7,7 @@ use signalbox_core::{IfIndex, Mri, NslpId, SessionId};
 
 use super::Gist;
 use super::nat::Foreign;
-use super::record::NONE;
+use super::routing::NONE;
 use crate::wire::{
     Encapsulation, GistError, HEADER_LENGTH, Header, Infos, Message, MessageType, Nli, ObjectType,
     error_object_for, object_value_info, strip_magic,

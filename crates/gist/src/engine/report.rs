@@ -7,7 +7,7 @@ use signalbox_core::{Direction, Mri, invariant};
 use super::Gist;
 use super::association::Need;
 use super::receive::Arrival;
-use super::record::{NONE, State};
+use super::routing::{NONE, State};
 use crate::wire::{ErrorCode, ErrorObject, Header, MessageType, NatTraversal};
 
 impl Gist {
@@ -34,7 +34,7 @@ impl Gist {
         };
         let counts = match header.kind {
             MessageType::QUERY => matches!(
-                self.state(key, mri.direction()),
+                self.records.state(key, mri.direction()),
                 State::Resolving | State::AwaitingResponse | State::AwaitingRefresh
             ),
             _ => self.is_of_peer(a, key, mri.direction()),
@@ -47,7 +47,8 @@ impl Gist {
             _ if !counts => false,
             // The peer has the association but not the session over it: its routing state is lost as well.
             ErrorCode::INCORRECTLY_DELIVERED
-                if header.kind == MessageType::DATA && self.state(key, mri.direction()).is_querying() =>
+                if header.kind == MessageType::DATA
+                    && self.records.state(key, mri.direction()).is_querying() =>
             {
                 self.er_no_rsm(key, mri.direction());
                 true
@@ -67,7 +68,7 @@ impl Gist {
     /// Whether an Error about established state comes from the peer: over the association of the session while there is one,
     /// otherwise from the address of the peer. The address of a peer behind a NAT is translated on the way.
     fn is_of_peer(&self, a: &Arrival<'_>, key: Key, direction: Direction) -> bool {
-        if !self.state(key, direction).is_established() {
+        if !self.records.state(key, direction).is_established() {
             return true;
         }
         match self.association_of(key, direction) {
@@ -86,7 +87,7 @@ impl Gist {
     /// meanwhile and found the node behind it. The state stays, and a Query shows which node is the peer.
     fn er_of_former_peer(&mut self, a: &Arrival<'_>, key: Key, direction: Direction) -> bool {
         let known = a.association == NONE && self.peers.is_known(a.src.ip());
-        if !known || self.state(key, direction) != State::Established {
+        if !known || self.records.state(key, direction) != State::Established {
             return false;
         }
         self.start_refresh(key, direction);
@@ -95,7 +96,7 @@ impl Gist {
 
     /// `er_NoRSM` (RFC 5971 §6.2, §6.3) about a message of this node in `direction`.
     fn er_no_routing_state(&mut self, key: Key, direction: Direction) -> bool {
-        let state = self.state(key, direction);
+        let state = self.records.state(key, direction);
         if state.is_querying() {
             self.er_no_rsm(key, direction);
         } else if state.is_responding() {
@@ -121,7 +122,7 @@ impl Gist {
             return false;
         };
         first.need = first.need.max(Need::Association);
-        if self.state(key, direction) == State::AwaitingResponse {
+        if self.records.state(key, direction) == State::AwaitingResponse {
             self.timeout_no_response(key, direction);
         }
         true
@@ -130,7 +131,7 @@ impl Gist {
     /// The end of the flow does not have the application, so this node is the last one with it (RFC 5971 §4.3.4, B.4).
     /// GIST-B.4-01.
     fn er_endpoint_found(&mut self, key: Key, direction: Direction, header: &Header) -> bool {
-        if header.kind != MessageType::QUERY || !self.state(key, direction).is_querying() {
+        if header.kind != MessageType::QUERY || !self.records.state(key, direction).is_querying() {
             return false;
         }
         self.notify(key, direction, NetworkEvent::LastNode);
@@ -142,7 +143,7 @@ impl Gist {
     /// §7.2.1 requires it: GIST-7.2.1-04). Refused Data is reported to the application.
     fn er_other(&mut self, key: Key, header: &Header, mri: &Mri, error: &ErrorObject<'_>) -> bool {
         let direction = mri.direction();
-        let state = self.state(key, direction);
+        let state = self.records.state(key, direction);
         let peer_error = SendError::Peer { code: error.error.code.0, subcode: error.error.subcode };
         match header.kind {
             MessageType::QUERY | MessageType::CONFIRM if state.is_querying() => {

@@ -9,7 +9,7 @@ use signalbox_core::{Direction, invariant};
 
 use super::Gist;
 use super::association::octets;
-use super::record::{BY_APPLICATION, State, TENTATIVE};
+use super::routing::{BY_APPLICATION, State, TENTATIVE};
 
 impl Gist {
     pub(super) fn request(&mut self, request: Request<'_>) {
@@ -18,7 +18,7 @@ impl Gist {
             Request::Peering { check, decision } => self.decide(check, decision),
             Request::SetStateLifetime { nslp, mri, session, lifetime } => {
                 let done = match session {
-                    Some(session) => match self.find(&mri, session, nslp) {
+                    Some(session) => match self.records.find(&mri, session, nslp) {
                         Some(key) => {
                             self.set_lifetime(key, mri.direction(), lifetime);
                             true
@@ -87,7 +87,7 @@ impl Gist {
         half.set(TENTATIVE, true);
         // GIST-B.6-02: the payload travels with the Queries.
         if !data.is_empty()
-            && let Some(pending) = self.pending(key)
+            && let Some(pending) = self.records.pending(key)
         {
             pending.query_mut(direction).data = data.to_vec();
         }
@@ -100,7 +100,7 @@ impl Gist {
     /// Handles all timers of a record that are due, then arms the next one.
     pub(super) fn deadline(&mut self, key: Key) {
         for direction in [Direction::Downstream, Direction::Upstream] {
-            let state = self.state(key, direction);
+            let state = self.records.state(key, direction);
             if state.is_querying() {
                 self.querying_deadline(key, direction);
             } else if state.is_responding() {

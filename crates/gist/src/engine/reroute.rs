@@ -10,10 +10,10 @@ use signalbox_core::stamp::Stamp;
 use signalbox_core::{Direction, IfIndex, invariant};
 
 use super::Gist;
-use super::peers::Egress;
 use super::querying::RESOLVE;
-use super::record::{NO_REFRESH, NONE, RETRY, State, TENTATIVE};
 use super::route_index::{Step, Why, place};
+use super::routing::Egress;
+use super::routing::{NO_REFRESH, NONE, RETRY, State, TENTATIVE};
 
 /// Steps of walks over sessions in one call. GIST-5.3.3-24: the driver runs between the calls, and the Queries that follow
 /// are subject to the rate limit.
@@ -26,7 +26,7 @@ impl Gist {
     pub(super) fn interfaces_changed(&mut self, interfaces: &[Interface]) {
         let before = self.interfaces.update(interfaces, &self.config);
         let (index, now) = (&mut self.route_index, &self.interfaces);
-        for (id, egress) in self.peers.egresses.iter() {
+        for (id, egress) in self.peers.egresses() {
             if now.differs_on(egress.ifindex, &before) || !now.is_local(egress.address) {
                 index.walk_egress(id);
             }
@@ -45,7 +45,7 @@ impl Gist {
     /// refreshed, so that its Responses show who is there. Their state stays as it is until then.
     pub(super) fn neighbour_moved(&mut self, ifindex: IfIndex, address: IpAddr) {
         let index = &mut self.route_index;
-        for (id, egress) in self.peers.egresses.iter() {
+        for (id, egress) in self.peers.egresses() {
             if egress.ifindex == ifindex && egress.gateway == Some(address) {
                 index.walk_gateway(id, (ifindex, address));
             }
@@ -163,7 +163,7 @@ impl Gist {
             }
             return;
         }
-        let Ok(egress) = self.peers.egresses.intern(new) else {
+        let Ok(egress) = self.peers.intern_egress(new) else {
             self.counters.peers_full += 1;
             tracing::debug!(session = %self.records.get(key).map(|r| r.session).unwrap_or_default(), reason = "table of egresses full", "routing state removed");
             return self.remove_half(key, direction, SendError::Overload);
@@ -189,7 +189,7 @@ impl Gist {
     /// The route does not exist any more. State is Bad and messages are queued, since routing may find another route. If
     /// there is none within [`RESOLVE`], the state is removed.
     fn route_lost(&mut self, key: Key, direction: Direction) {
-        let state = self.state(key, direction);
+        let state = self.records.state(key, direction);
         if state.is_established() {
             self.notify(key, direction, NetworkEvent::Bad);
         }
@@ -246,7 +246,7 @@ impl Gist {
     /// Period of refreshes (RFC 5971 §4.4.4). A node whose upstream peer refreshes it uses the longest period, so that the
     /// refresh from upstream comes first and triggers its own ([`Gist::pass_refresh_on`]).
     pub(super) fn refresh_after(&mut self, key: Key, direction: Direction, validity: Duration) -> Duration {
-        let relay = self.state(key, direction.inverted()).is_responding();
+        let relay = self.records.state(key, direction.inverted()).is_responding();
         if relay { validity * 3 / 4 } else { self.rng.jitter(validity, 0.5, 0.75) }
     }
 

@@ -13,9 +13,9 @@ use super::association::{Answer, Owner, Stacks, configuration};
 use super::compose::{distance, limit, nli, nli_ttl, normal, room_for_answer};
 use super::interfaces::is_anycast;
 use super::outbox::Envelope;
-use super::peers::Egress;
 use super::receive::{Arrival, Subject};
-use super::record::{EXPIRE, Half, NO_REFRESH, NONE, PROVEN, RETRY, State, StoredResponse, TENTATIVE, side};
+use super::routing::Egress;
+use super::routing::{EXPIRE, Half, NO_REFRESH, NONE, PROVEN, RETRY, State, StoredResponse, TENTATIVE, side};
 use crate::wire::{MAGIC, Message, MessageType};
 
 impl Gist {
@@ -71,7 +71,7 @@ impl Gist {
         let half = record.half_mut(direction);
         let mtu = self.interfaces.mtu(a.ifindex);
         let egress = Egress { ifindex: a.ifindex, address, gateway: None, mtu };
-        let ids = (self.peers.intern(&subject.nli, port, a.ifindex), self.peers.egresses.intern(egress));
+        let ids = (self.peers.intern(&subject.nli, port, a.ifindex), self.peers.intern_egress(egress));
         let (Ok(peer), Ok(egress)) = ids else {
             self.counters.peers_full += 1;
             dropped!(a, subject, "table of peers full");
@@ -237,7 +237,7 @@ impl Gist {
         let direction = subject.mri.direction().inverted();
         let measured = distance(&subject.mri, &subject.nli, a.ttl).unwrap_or(0);
         let validity = self.validity();
-        let peer = key.is_some_and(|key| self.state(key, direction).is_established());
+        let peer = key.is_some_and(|key| self.records.state(key, direction).is_established());
         let may_send = matches!(answer, Answer::Over(_))
             || match key.filter(|_| peer) {
                 Some(key) => self.may_send_for(key),
@@ -296,7 +296,7 @@ impl Gist {
         self.counters.responses_sent += 1;
         if let Some(key) = key.filter(|_| confirm) {
             let octets = self.out.octets(payload).into();
-            if let Some(kept) = self.pending(key).and_then(|p| p.response.get_mut(side(direction))) {
+            if let Some(kept) = self.records.pending(key).and_then(|p| p.response.get_mut(side(direction))) {
                 *kept = Some(Box::new(StoredResponse { octets, src: envelope.src, dst: envelope.dst }));
             }
         }
@@ -372,7 +372,7 @@ impl Gist {
         // GIST-5972-13: a Confirm over another association than that of the session is not a duplicate.
         let other_association =
             a.association != NONE && self.association_of(key, direction) != Some(a.association);
-        if self.state(key, direction) == State::RespondingEstablished && !other_association {
+        if self.records.state(key, direction) == State::RespondingEstablished && !other_association {
             self.counters.confirms_duplicate += 1;
             dropped!(a, subject, "state is confirmed already");
             return;
@@ -451,7 +451,7 @@ impl Gist {
     /// application is notified if the state was established. GIST-6.3-17, GIST-6.3-18, GIST-6.3-25,
     /// GIST-4.4.6-09, GIST-4.4.6-10.
     pub(super) fn end_responding(&mut self, key: Key, direction: Direction) {
-        if self.state(key, direction).is_established() {
+        if self.records.state(key, direction).is_established() {
             self.notify(key, direction, NetworkEvent::Bad);
         }
         self.remove_half(key, direction, SendError::NoNextNode);

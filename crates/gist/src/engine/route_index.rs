@@ -15,7 +15,7 @@ use signalbox_core::node::Prefix;
 use signalbox_core::slab::Slab;
 use signalbox_core::{Direction, IfIndex, invariant};
 
-use super::record::{NONE, Record};
+use super::routing::{NONE, Records};
 
 /// Most pending walks. Further ones are merged into one walk over all sessions.
 const MAX_WALKS: usize = 256;
@@ -46,12 +46,12 @@ pub(crate) const fn at(place: u32) -> (u32, Direction) {
 }
 
 /// The direction of a record behind this one in its list.
-fn behind(records: &Slab<Record>, place: u32) -> Option<u32> {
+fn behind(records: &Records, place: u32) -> Option<u32> {
     let (index, direction) = at(place);
     records.get_index(index).map(|record| record.querying(direction).hook.next)
 }
 
-fn hook(records: &mut Slab<Record>, place: u32) -> Option<&mut Hook> {
+fn hook(records: &mut Records, place: u32) -> Option<&mut Hook> {
     let (index, direction) = at(place);
     records.get_index_mut(index)?.hook_mut(direction)
 }
@@ -147,7 +147,7 @@ impl RouteIndex {
     }
 
     /// Adds a direction of a record, which is in no list, to the list of its route.
-    pub(crate) fn link(&mut self, records: &mut Slab<Record>, place: u32, dst: IpAddr, egress: u32) {
+    pub(crate) fn link(&mut self, records: &mut Records, place: u32, dst: IpAddr, egress: u32) {
         let known = match dst {
             IpAddr::V4(a) => self.v4.get(&(a.to_bits(), egress)),
             IpAddr::V6(a) => self.v6.get(&(a.to_bits(), egress)),
@@ -179,7 +179,7 @@ impl RouteIndex {
     }
 
     /// Removes a direction of a record from the list of its route, if it is in one.
-    pub(crate) fn unlink(&mut self, records: &mut Slab<Record>, place: u32) {
+    pub(crate) fn unlink(&mut self, records: &mut Records, place: u32) {
         let Some(Hook { route, prev, next }) = hook(records, place).map(core::mem::take) else { return };
         if route == NONE {
             return;
@@ -253,7 +253,7 @@ impl RouteIndex {
     }
 
     /// Does one step of the first walk.
-    pub(crate) fn step(&mut self, records: &Slab<Record>) -> Step {
+    pub(crate) fn step(&mut self, records: &Records) -> Step {
         let Self { routes, v4, v6, by_egress, walks } = self;
         let Some(walk) = walks.front_mut() else { return Step::Done };
         if walk.cursor != NONE
@@ -299,12 +299,14 @@ impl RouteIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use signalbox_core::{Flow, Mri, NslpId, PathCoupled, SessionId};
+    use signalbox_core::index::KeyedHasher;
+    use signalbox_core::rng::Random;
+    use signalbox_core::{Mri, NslpId, PathCoupled, SessionId};
 
     const DOWN: Direction = Direction::Downstream;
 
     struct World {
-        records: Slab<Record>,
+        records: Records,
         routes: RouteIndex,
     }
 
@@ -318,13 +320,13 @@ mod tests {
 
     impl World {
         fn new() -> Self {
-            Self { records: Slab::new(1000), routes: RouteIndex::new() }
+            let hasher = KeyedHasher::new(&mut Random::new([0; 32]));
+            Self { records: Records::new(1000, hasher), routes: RouteIndex::new() }
         }
 
         fn add(&mut self, dst: &str, egress: u32) -> u32 {
             let mri = Mri::PathCoupled(PathCoupled::between(ip(dst), ip(dst)));
-            let record = Record::new(Flow::of(&mri), SessionId::default(), NslpId::PING);
-            let index = self.records.insert(record).unwrap().index();
+            let index = self.records.insert(&mri, SessionId::default(), NslpId::PING).unwrap().index();
             self.routes.link(&mut self.records, place(index, DOWN), ip(dst), egress);
             index
         }

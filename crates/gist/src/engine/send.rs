@@ -16,8 +16,8 @@ use super::compose::{flow_label, limit, nli, nli_ttl, normal, overhead, router_a
 use super::config::Config;
 use super::lookup::{Waiting, route_query};
 use super::outbox::{Envelope, Unsent};
-use super::peers::Egress;
-use super::record::{Queued, State};
+use super::routing::Egress;
+use super::routing::{Queued, State};
 use super::{Cause, Gist, of_user};
 use crate::wire::{Message, MessageType, PORT};
 
@@ -86,7 +86,7 @@ impl Gist {
         }
         let direction = m.mri.direction();
         let key = self.key_of(m);
-        match key.map_or(State::None, |key| self.state(key, direction)) {
+        match key.map_or(State::None, |key| self.records.state(key, direction)) {
             State::None => self.tg_data_without_state(key, m, need),
             State::Established
             | State::AwaitingRefresh
@@ -111,7 +111,7 @@ impl Gist {
                     .get(*key)
                     .is_some_and(|r| r.session == m.session && r.nslp == m.nslp && r.flow.is_of(&m.mri))
             })
-            .or_else(|| self.find(&m.mri, m.session, m.nslp))
+            .or_else(|| self.records.find(&m.mri, m.session, m.nslp))
     }
 
     /// Node-SM, Idle, `tg_NSLPData` (RFC 5971 §6.1 rule 5): a Querying-SM is created. The message is refused if the flow ends
@@ -148,7 +148,7 @@ impl Gist {
             return Err(error);
         }
         if self.config.piggyback
-            && let Some(pending) = self.pending(key)
+            && let Some(pending) = self.records.pending(key)
         {
             // GIST-6.2-03: a message that needs an association is queued for it.
             pending.query_mut(direction).piggybacked = !m.data.is_empty() && need <= Need::Preferred;
@@ -220,7 +220,7 @@ impl Gist {
             Err(Refused::Share) => from.is_none(),
             Err(Refused::Full) => false,
         };
-        let Some(pending) = self.pending(key) else { return Err(SendError::Overload) };
+        let Some(pending) = self.records.pending(key) else { return Err(SendError::Overload) };
         let queue = pending.queue(direction);
         if queue.len() >= most || !has_room {
             self.counters.queue_full += 1;
@@ -286,7 +286,7 @@ impl Gist {
                 Outcome::Sent(Err(error)) => {
                     self.fail_messages(of, [queued], error);
                     // The session may have ended with its association, and the messages behind end with it.
-                    if self.state(key, direction) == State::None {
+                    if self.records.state(key, direction) == State::None {
                         self.fail_messages(of, queue, error);
                         return false;
                     }
@@ -295,7 +295,7 @@ impl Gist {
                     // Later messages stay behind it.
                     queued.need = need;
                     queue.push_front(queued);
-                    if let Some(pending) = self.pending(key) {
+                    if let Some(pending) = self.records.pending(key) {
                         *pending.queue(direction) = queue;
                     }
                     return true;
@@ -402,7 +402,7 @@ impl Gist {
     /// NAT.
     pub(super) fn mri_for_explicit_peer(&self, peer: u32, m: &SendMessage<'_>) -> (Mri, bool) {
         let direction = m.mri.direction();
-        let key = self.find(&m.mri, m.session, m.nslp);
+        let key = self.records.find(&m.mri, m.session, m.nslp);
         let key = key.filter(|key| self.records.get(*key).is_some_and(|r| r.half(direction).peer == peer));
         key.map_or((m.mri, false), |key| {
             (self.nat.mri_for_peer(key, direction, m.mri), self.nat.has(key, direction))

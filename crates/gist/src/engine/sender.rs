@@ -16,7 +16,7 @@ use signalbox_core::{Direction, invariant};
 
 use super::Gist;
 use super::receive::{Arrival, Subject};
-use super::record::NONE;
+use super::routing::NONE;
 use crate::wire::{Encapsulation, Message, MessageType, PORT};
 
 /// The sender of a message.

@@ -57,7 +57,7 @@ impl Gist {
     /// Continues the first walk.
     pub(super) fn run_sweeps(&mut self) {
         let Some(mut sweep) = self.sweeps.pop_front() else { return };
-        let used_slots = self.used_slots;
+        let used_slots = self.records.used_slots();
         let end = sweep.next.saturating_add(STEP).min(used_slots);
         for index in sweep.next..end {
             if let Some(key) = self.records.key_of(index) {

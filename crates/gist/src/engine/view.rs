@@ -10,8 +10,8 @@ use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId};
 
 use super::Gist;
 use super::io::ChannelId;
-use super::peers::Peer;
-use super::record::{EXPIRE, RETRY, Record, State, TENTATIVE};
+use super::routing::Peer;
+use super::routing::{EXPIRE, RETRY, Record, State, TENTATIVE};
 
 /// Validity of routing state (RFC 5971 §7.1.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,10 +113,9 @@ impl Gist {
     /// The tables that peers can fill.
     #[must_use]
     pub const fn tables(&self) -> [Table; 3] {
-        let peers = &self.peers.peers;
         [
             Table::new("sessions", self.records.len(), self.records.limit()),
-            Table::new("peers", peers.len(), peers.limit()),
+            Table::new("peers", self.peers.len(), self.peers.limit()),
             self.associations.table(),
         ]
     }
@@ -150,12 +149,12 @@ impl Gist {
 
     /// All peers of routing state, and former peers whose SII handle is still valid.
     pub fn peers(&self) -> impl Iterator<Item = PeerView<'_>> {
-        self.peers.peers.iter().map(|(id, peer)| self.peer_view(id, peer))
+        self.peers.iter().map(|(id, peer)| self.peer_view(id, peer))
     }
 
     /// Visits peers from a place in the table on; see [`Slab::walk`](signalbox_core::Slab::walk).
     pub fn walk_peers(&self, from: u32, mut visit: impl FnMut(PeerView<'_>) -> bool) -> Option<u32> {
-        self.peers.peers.walk(from, |id, peer| visit(self.peer_view(id, peer)))
+        self.peers.walk(from, |id, peer| visit(self.peer_view(id, peer)))
     }
 
     /// Whether routing state has a peer at this address, or at another one of the same [source](signalbox_core::shares::source()), or had one
@@ -168,7 +167,7 @@ impl Gist {
     /// Number of peers.
     #[must_use]
     pub const fn peer_count(&self) -> u32 {
-        self.peers.peers.len()
+        self.peers.len()
     }
 
     fn peer_view<'a>(&self, id: u32, peer: &'a Peer) -> PeerView<'a> {

@@ -7,7 +7,7 @@ use signalbox_core::{Direction, invariant};
 use super::Association;
 use crate::engine::Gist;
 use crate::engine::io::ChannelId;
-use crate::engine::record::{ASSOCIATED, NONE, side};
+use crate::engine::routing::{ASSOCIATED, NONE, side};
 
 /// The entry of one direction of a record.
 #[derive(Debug, Clone, Copy)]

@@ -15,7 +15,7 @@ use crate::engine::Gist;
 use crate::engine::compose::nli;
 use crate::engine::io::ChannelId;
 use crate::engine::receive::{Arrival, Subject};
-use crate::engine::record::NONE;
+use crate::engine::routing::NONE;
 use crate::wire::{GistError, Info, Infos, Message, MessageType, Nli, ObjectType, PORT, StackConfiguration};
 
 /// The least time between two attempts to reach a peer that failed, where a new message needs an association.
@@ -114,7 +114,7 @@ impl Gist {
         let own = &self.config.identity;
         let known = self.associations.find(own, name.peer_identity, name.interface, fits);
         let stale = known.filter(|index| self.end_stale(*index)).is_some();
-        if stale && !self.state(key, direction).is_querying() {
+        if stale && !self.records.state(key, direction).is_querying() {
             // The session used that attempt, and ended with it.
             return Err(SendError::Unreached(self.unreached(name.peer_identity, name.interface)));
         }
@@ -359,7 +359,7 @@ impl Gist {
             return;
         }
         let direction = subject.mri.direction().inverted();
-        let session = self.find(&subject.mri, subject.session, subject.nslp);
+        let session = self.records.find(&subject.mri, subject.session, subject.nslp);
         if session.and_then(|session| self.association_of(session, direction)) != Some(index) {
             self.close_channel(index, true);
             return self.end_association(key, End::Failure, false);

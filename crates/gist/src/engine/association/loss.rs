@@ -11,12 +11,12 @@ use super::handshake::RETRY_PAUSE;
 use super::machine::End;
 use super::{Associations, Opened, Origin, PeerKey, Reached, Transport};
 use crate::engine::Gist;
-use crate::engine::record::{NO_REFRESH, State, TENTATIVE};
+use crate::engine::routing::{NO_REFRESH, State, TENTATIVE};
 
 impl Gist {
     /// Handles the end of the association of a session (RFC 5971 §6.4, RFC 5972). GIST-6.4-16, GIST-5972-03, GIST-5972-05.
     pub(super) fn association_lost(&mut self, key: Key, direction: Direction, end: End) {
-        let queries = self.state(key, direction).is_querying();
+        let queries = self.records.state(key, direction).is_querying();
         let former =
             self.binding(key, direction).and_then(|binding| self.associations.get(binding.association));
         let refused = former.and_then(|former| Some((former.unanswered()?, former.transport)));

@@ -43,7 +43,7 @@ use signalbox_core::{Changes, IfIndex, Mri, NslpId, SessionId, Time, invariant};
 
 use super::io::{ChannelId, Transport};
 use super::limits;
-use super::record::NONE;
+use super::routing::NONE;
 use crate::wire::Nli;
 use bindings::Binding;
 use retry::RetryDelays;

@@ -12,7 +12,7 @@ use super::{Associations, Transport};
 use crate::engine::Gist;
 use crate::engine::io::ChannelId;
 use crate::engine::receive::{Arrival, Subject};
-use crate::engine::record::State;
+use crate::engine::routing::State;
 use crate::wire::{
     Encapsulation, GistError, HEADER_LENGTH, Header, Infos, Message, MessageType, Nli, PORT, error_object_for,
 };
@@ -283,8 +283,8 @@ impl Gist {
         // Routing State" (§4.4.6) makes the peer query again, "Incorrectly Delivered" does not. While a handshake of this node
         // starts again, Data of the former peer is still delivered.
         let direction = subject.mri.direction().inverted();
-        let found = self.find(&subject.mri, subject.session, subject.nslp);
-        let Some(key) = found.filter(|key| self.state(*key, direction) != State::None) else {
+        let found = self.records.find(&subject.mri, subject.session, subject.nslp);
+        let Some(key) = found.filter(|key| self.records.state(*key, direction) != State::None) else {
             self.counters.data_without_state += 1;
             dropped!(a, subject, "no routing state");
             return self.refuse_without_state(a);
@@ -297,7 +297,7 @@ impl Gist {
         }
         self.counters.data_received += 1;
         self.deliver(a, message, subject, data, Some((key, direction)));
-        if self.state(key, direction).is_querying() {
+        if self.records.state(key, direction).is_querying() {
             self.restart_inactivity(key, direction);
         }
     }

@@ -17,7 +17,7 @@ use crate::engine::Gist;
 use crate::engine::counters::Counters;
 use crate::engine::io::ChannelId;
 use crate::engine::outbox::Outbox;
-use crate::engine::record::{ASSOCIATED, Record, State};
+use crate::engine::routing::{ASSOCIATED, Record, State};
 use crate::engine::send::Outgoing;
 use crate::wire::{Encapsulation, Message, MessageType};
 
@@ -265,7 +265,7 @@ impl Gist {
             Outcome::Sent(result) => return result,
             Outcome::Needs(need, error) => (need, error),
         };
-        let queries = self.state(key, direction).is_querying();
+        let queries = self.records.state(key, direction).is_querying();
         // Only the Querying node can open an association. After a lost association the Responding node waits for the peer's
         // refresh, which opens another one.
         if !queries && !lost {
@@ -273,7 +273,7 @@ impl Gist {
         }
         let timeout = m.timeout.or(Some(self.associations.config.setup_timeout).filter(|_| !queries));
         self.store(key, direction, &SendMessage { timeout, ..*m }, need)?;
-        if self.state(key, direction) == State::Established {
+        if self.records.state(key, direction) == State::Established {
             self.start_refresh(key, direction);
         }
         Ok(())
@@ -403,7 +403,7 @@ impl Gist {
     pub(super) fn take_back(&mut self, waiting: &Waiting) -> bool {
         let Some((key, direction, need)) = waiting.by else { return false };
         // The application has ended the session in this direction: a later message of it must not take this one along.
-        if self.state(key, direction) == State::None {
+        if self.records.state(key, direction) == State::None {
             return false;
         }
         let Ok(message) = Message::parse(&waiting.octets, Encapsulation::Association) else { return false };

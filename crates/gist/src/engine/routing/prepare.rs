@@ -9,8 +9,8 @@ use core::hint::black_box;
 
 use signalbox_core::{Mri, NslpId, SessionId};
 
-use super::Gist;
 use super::triple;
+use crate::engine::Gist;
 use crate::wire::{ObjectType, Objects, mri_parse, strip_magic};
 
 /// Datagrams of one group.
@@ -38,15 +38,15 @@ impl Gist {
         for (hash, payload) in hashes.iter_mut().zip(payloads) {
             // Any hash does for a datagram without.
             *hash = subject(payload)
-                .map_or(0, |(mri, session, nslp)| triple::hash(&self.hasher, &mri, session, nslp));
+                .map_or(0, |(mri, session, nslp)| triple::hash(&self.records.hasher, &mri, session, nslp));
             count += 1;
         }
         let mut rows = [u32::MAX; AT_ONCE];
         for (row, hash) in rows.iter_mut().zip(hashes).take(count) {
-            *row = self.index.candidates(hash).next().unwrap_or(u32::MAX);
+            *row = self.records.index.candidates(hash).next().unwrap_or(u32::MAX);
         }
         let mut read = false;
-        for (_, record) in rows.iter().filter_map(|row| self.records.entry(*row)) {
+        for (_, record) in rows.iter().filter_map(|row| self.records.slab.entry(*row)) {
             read ^= record.is_read();
         }
         black_box(read);

@@ -5,14 +5,13 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use signalbox_core::service::MessageHandle;
-use signalbox_core::slab::{Full, Key};
 use signalbox_core::stamp::{Span, Stamp};
 use signalbox_core::wheel::{Link, Timed};
 use signalbox_core::{Direction, Flow, NslpId, SessionId, Time};
 
-use super::association::Need;
-use super::route_index::Hook;
-use super::view::{Role, RoutingState};
+use crate::engine::association::Need;
+use crate::engine::route_index::Hook;
+use crate::engine::view::{Role, RoutingState};
 
 /// The number that stands for no peer, no egress, no association and no list entry.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -415,9 +414,6 @@ impl Timed for Record {
         &mut self.link
     }
 }
-
-/// Shorthand of the tables.
-pub(crate) type Inserted = Result<Key, Full>;
 
 #[cfg(test)]
 mod tests {

@@ -91,8 +91,8 @@ const RETIRED: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Peers {
-    pub(crate) peers: Interner<Peer>,
-    pub(crate) egresses: Interner<Egress>,
+    peers: Interner<Peer>,
+    egresses: Interner<Egress>,
     /// For each id the serial number of its peer. An SII handle with another serial number is stale.
     serials: Vec<u32>,
     last_serial: u32,
@@ -109,7 +109,7 @@ pub(crate) struct Peers {
     /// Former peers with one reference until this time, so that their SII handles stay valid.
     retired: VecDeque<(Stamp, u32)>,
     /// Peers that appeared and disappeared, while somebody watches.
-    pub(crate) changes: Changes<PeerChange>,
+    changes: Changes<PeerChange>,
 }
 
 impl Peers {
@@ -129,6 +129,44 @@ impl Peers {
             retired: VecDeque::new(),
             changes: Changes::default(),
         }
+    }
+
+    /// The list of peers that appear and disappear, to watch and to take from.
+    pub(crate) const fn changes(&mut self) -> &mut Changes<PeerChange> {
+        &mut self.changes
+    }
+
+    /// Number of peers.
+    pub(crate) const fn len(&self) -> u32 {
+        self.peers.len()
+    }
+
+    /// Most peers.
+    pub(crate) const fn limit(&self) -> u32 {
+        self.peers.limit()
+    }
+
+    /// All peers, by their ids.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Peer)> {
+        self.peers.iter()
+    }
+
+    /// Visits peers from an id on; see [`Slab::walk`](signalbox_core::Slab::walk).
+    pub(crate) fn walk(&self, from: u32, visit: impl FnMut(u32, &Peer) -> bool) -> Option<u32> {
+        self.peers.walk(from, visit)
+    }
+
+    /// All egresses, by their ids.
+    pub(crate) fn egresses(&self) -> impl Iterator<Item = (u32, &Egress)> {
+        self.egresses.iter()
+    }
+
+    /// The id of an egress, with one more reference.
+    ///
+    /// # Errors
+    /// The table is full.
+    pub(crate) fn intern_egress(&mut self, egress: Egress) -> Result<u32, Full> {
+        self.egresses.intern(egress)
     }
 
     /// Keeps at most `limit` peers from now on. Those that are there stay.

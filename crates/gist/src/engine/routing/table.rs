@@ -1,58 +1,37 @@
-//! The routing state table: finding, creating, arming and removing records.
+//! How sessions begin, end, and report their changes to applications (RFC 5971 §4.4.4, §7.1.3).
 
 use signalbox_core::service::{MessageStatus, NetworkEvent, SendError};
-use signalbox_core::slab::Key;
+use signalbox_core::slab::{Full, Key};
 use signalbox_core::stamp::Stamp;
-use signalbox_core::{Direction, Flow, Mri, NslpId, SessionChange, SessionId, invariant};
+use signalbox_core::{Direction, Mri, NslpId, SessionChange, SessionId, invariant};
 
-use super::Gist;
-use super::association::octets;
-use super::record::{BY_APPLICATION, Inserted, NO_REFRESH, Pending, Queued, Record, State, side};
-use super::route_index::place;
-use super::triple;
+use super::{BY_APPLICATION, NO_REFRESH, Queued, State, side};
+use crate::engine::Gist;
+use crate::engine::association::octets;
+use crate::engine::route_index::place;
 
 impl Gist {
-    /// The record of a flow, session and application (RFC 5971 §4.2.1); `mri` may have either direction. GIST-3.7-03.
-    pub(super) fn find(&self, mri: &Mri, session: SessionId, nslp: NslpId) -> Option<Key> {
-        let hash = triple::hash(&self.hasher, mri, session, nslp);
-        let index = self.index.find(hash, |index| {
-            invariant!(self.records.get_index(index), "the index of sessions names sessions")
-                .is_some_and(|r| r.session == session && r.nslp == nslp && r.flow.is_of(mri))
-        })?;
-        self.records.key_of(index)
-    }
-
     /// A new record, without state in either direction.
-    pub(super) fn create(&mut self, mri: &Mri, session: SessionId, nslp: NslpId) -> Inserted {
-        let record = Record::new(Flow::of(mri), session, nslp);
-        let key = self.records.insert(record).inspect_err(|_| self.counters.sessions_full += 1)?;
-        self.used_slots = self.used_slots.max(key.index() + 1);
-        let Self { records, hasher, index, .. } = self;
-        index.insert(triple::hash(hasher, mri, session, nslp), key.index(), |index| {
-            invariant!(records.get_index(index), "each entry of the index is a session")
-                .map_or(0, |r| hash_of(hasher, r))
-        });
+    pub(in crate::engine) fn create(
+        &mut self,
+        mri: &Mri,
+        session: SessionId,
+        nslp: NslpId,
+    ) -> Result<Key, Full> {
+        let key = self.records.insert(mri, session, nslp);
+        let key = key.inspect_err(|_| self.counters.sessions_full += 1)?;
         self.changes.note(|| SessionChange::opened(session.to_string()).of(nslp));
         Ok(key)
     }
 
-    /// Arms the timer for the first deadline of the record. If the deadline is later than the armed time, the timer stays:
-    /// when it fires, nothing is due, and it is armed again.
-    pub(super) fn arm(&mut self, key: Key) {
-        let Some(record) = invariant!(self.records.get(key), "a timer is set for a session that stands")
-        else {
-            return;
-        };
-        let Some(deadline) = record.deadline() else {
-            self.wheel.cancel(&mut self.records, key.index());
-            return;
-        };
-        self.wheel.arm_by(&mut self.records, key.index(), deadline.time(self.now));
+    /// Arms the timer for the first deadline of the record.
+    pub(in crate::engine) fn arm(&mut self, key: Key) {
+        self.records.arm(key, self.now);
     }
 
     /// Removes the state machine of one direction: its queued messages fail with `error`, its peer is released, and the record
     /// is removed if the other direction has no state machine.
-    pub(super) fn remove_half(&mut self, key: Key, direction: Direction, error: SendError) {
+    pub(in crate::engine) fn remove_half(&mut self, key: Key, direction: Direction, error: SendError) {
         self.fail_queue(key, direction, error);
         self.unbind(key, direction, true);
         self.nat.remove(key, direction);
@@ -99,46 +78,19 @@ impl Gist {
     }
 
     /// Removes a record without state machines, or arms its timer. A step before may have removed it.
-    pub(super) fn settle(&mut self, key: Key) {
-        self.drop_pending(key);
+    pub(in crate::engine) fn settle(&mut self, key: Key) {
+        self.records.drop_pending(key);
         let Some(record) = self.records.get(key) else { return };
         if !record.is_empty() {
             self.arm(key);
             return;
         }
-        let hash = hash_of(&self.hasher, record);
         self.changes.note(|| SessionChange::closed(record.session.to_string()).of(record.nslp));
-        invariant!(
-            self.index.remove(hash, |index| index == key.index()),
-            "a session that ends is in the index"
-        );
-        self.wheel.cancel(&mut self.records, key.index());
         self.records.remove(key);
     }
 
-    /// Frees the handshake state if it is empty.
-    fn drop_pending(&mut self, key: Key) {
-        let Some(record) = self.records.get_mut(key) else { return };
-        let done = record.pending.as_ref().is_some_and(|p| {
-            p.upstream.is_none()
-                && p.down.is_empty()
-                && p.up.is_empty()
-                && [Direction::Downstream, Direction::Upstream].iter().all(|d| p.query(*d).data.is_empty())
-                && p.response.iter().all(Option::is_none)
-        });
-        if done {
-            record.pending = None;
-        }
-    }
-
-    /// The handshake state of a record.
-    pub(super) fn pending(&mut self, key: Key) -> Option<&mut Pending> {
-        let record = invariant!(self.records.get_mut(key), "a handshake is one of a session")?;
-        Some(record.pending.get_or_insert_default())
-    }
-
     /// Fails all queued messages of `direction`.
-    pub(super) fn fail_queue(&mut self, key: Key, direction: Direction, error: SendError) {
+    pub(in crate::engine) fn fail_queue(&mut self, key: Key, direction: Direction, error: SendError) {
         let Some(record) = invariant!(self.records.get_mut(key), "queued messages are those of a session")
         else {
             return;
@@ -150,7 +102,7 @@ impl Gist {
     }
 
     /// Fails messages that were queued for a session.
-    pub(super) fn fail_messages(
+    pub(in crate::engine) fn fail_messages(
         &mut self,
         of: (NslpId, SessionId),
         messages: impl IntoIterator<Item = Queued>,
@@ -164,7 +116,7 @@ impl Gist {
 
     /// Notifies the application of a change of one direction's state, unless the application caused it (RFC 5971 §7.1.3).
     /// GIST-7.1.3-06.
-    pub(super) fn notify(&mut self, key: Key, direction: Direction, event: NetworkEvent) {
+    pub(in crate::engine) fn notify(&mut self, key: Key, direction: Direction, event: NetworkEvent) {
         let Some(record) =
             invariant!(self.records.get_mut(key), "notifications are about sessions that stand")
         else {
@@ -178,14 +130,4 @@ impl Gist {
             self.out.notify(record.nslp, mri, record.session, event);
         }
     }
-
-    /// The state of a direction, [`State::None`] if there is no such record.
-    pub(super) fn state(&self, key: Key, direction: Direction) -> State {
-        self.records.get(key).map_or(State::None, |r| r.half(direction).state)
-    }
-}
-
-fn hash_of(hasher: &signalbox_core::index::KeyedHasher, record: &Record) -> u64 {
-    let mri = record.flow.mri(Direction::Downstream);
-    triple::hash(hasher, &mri, record.session, record.nslp)
 }
