@@ -75,6 +75,8 @@ const RULES: &[(&[&str], Routine)] = &[
     (&["signalbox_core::slab"], Routine::Find),
     (&["signalbox_core::intern"], Routine::Find),
     (&["::engine::table"], Routine::Find),
+    (&["::routing::table"], Routine::Find),
+    (&["::routing::Records"], Routine::Find),
     (&["::engine::finding"], Routine::Find),
     (&["signalbox_core::wheel"], Routine::Timers),
     (&["::engine", "::timers"], Routine::Timers),

@@ -8,9 +8,9 @@ use signalbox_core::{Direction, Mri};
 
 use super::Gist;
 use super::config::Config;
-use super::lookup::covers;
 use super::outbox::Envelope;
 use super::receive::Arrival;
+use super::routes::covers;
 use crate::wire::{HEADER_LENGTH, MAGIC, Nli, PORT};
 
 /// The validity time in the NLI (RFC 5971 A.3.3): whole milliseconds, never 0.

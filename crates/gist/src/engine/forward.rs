@@ -8,9 +8,9 @@ use signalbox_core::{Direction, Mri};
 
 use super::Gist;
 use super::compose::flow_label;
-use super::lookup::{Parcel, route_query};
 use super::outbox::Envelope;
 use super::receive::Arrival;
+use super::routes::{Parcel, route_query};
 use super::routing::NONE;
 use crate::wire::{
     Encapsulation, GistError, HEADER_LENGTH, Header, Info, MAGIC, ObjectType, find_mri, find_object,

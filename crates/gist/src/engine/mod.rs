@@ -10,8 +10,7 @@
 //! * `send` handles messages of applications, `requests` their other requests.
 //! * `nat` translates between the two MRIs of a flow if a GIST-aware NAT is between this node and a peer.
 //! * `routing` is the routing state: the table of all sessions, and the peers and egresses that they share.
-//! * `route_index` finds the sessions that a route change concerns, `reroute` repairs them, and `hold_down` delays
-//!   further changes of routes that flap. `lookup` looks routes up.
+//! * `routes` looks routes up, finds the sessions that a route change concerns, and repairs them.
 //! * `handover` makes the peers set up their sessions again after a planned restart.
 //! * `association` is connection mode: the messaging associations (RFC 5971 §6.4). The driver owns the channels (TCP,
 //!   TLS, SCTP); the engine decides what to open, send and close.
@@ -34,11 +33,9 @@ mod counters;
 mod errors;
 mod forward;
 mod handover;
-mod hold_down;
 mod interfaces;
 mod io;
 mod limits;
-mod lookup;
 mod nat;
 mod node_sm;
 mod outbox;
@@ -46,9 +43,8 @@ mod querying;
 mod receive;
 mod report;
 mod requests;
-mod reroute;
 mod responding;
-mod route_index;
+mod routes;
 mod routing;
 mod send;
 mod sender;
@@ -73,12 +69,10 @@ use applications::Departed;
 use association::{Associations, octets};
 use checks::Checks;
 use handover::Inherited;
-use hold_down::HoldDowns;
 use interfaces::Interfaces;
-use lookup::Lookup;
 use nat::Translations;
 use outbox::Outbox;
-use route_index::RouteIndex;
+use routes::Routes;
 use routing::{Peers, Records};
 use sweep::Sweep;
 
@@ -109,11 +103,8 @@ pub struct Gist {
     queued: Shares<Option<IpAddr>>,
     checks: Checks,
     next_check: u64,
-    lookups: VecDeque<Lookup>,
-    next_lookup: u64,
     sweeps: VecDeque<Sweep>,
-    route_index: RouteIndex,
-    hold_downs: HoldDowns,
+    routes: Routes,
     /// Secret of Query-Cookies. It never rotates, since each Query has its own number.
     query_secret: RotatingSecret,
     /// Secret of Responder-Cookies.
@@ -166,11 +157,8 @@ impl Gist {
             queued: Shares::new(octets(config.max_queued), hasher),
             checks: Checks::new(config.max_checks, hasher),
             next_check: 0,
-            lookups: VecDeque::new(),
-            next_lookup: 0,
             sweeps: VecDeque::new(),
-            route_index: RouteIndex::new(),
-            hold_downs: HoldDowns::new(config.hold_down, config.hold_down_max, config.max_holds),
+            routes: Routes::new(&config),
             query_secret: RotatingSecret::new(Duration::MAX, &mut rng),
             responder_secret: RotatingSecret::new(config.cookie_period, &mut rng),
             dmode: FairRate::new(config.dmode_limit(), config.dmode_burst, hasher),
@@ -252,14 +240,13 @@ impl Gist {
     /// When [`Input::Timer`] is due, or an earlier time; `None` while no timer runs.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        let sweeping = !self.sweeps.is_empty() || !self.departed.is_empty() || self.route_index.is_walking();
+        let sweeping = !self.sweeps.is_empty() || !self.departed.is_empty() || self.routes.is_walking();
         let sweep = (sweeping || self.associations.is_ending()).then_some(self.now);
         [
             self.records.next_deadline(),
             sweep,
-            self.hold_downs.deadline(),
+            self.routes.next_deadline(),
             self.check_deadline(),
-            self.lookup_deadline(),
             self.peers.deadline(self.now),
             self.associations.next_deadline(),
             self.inherited.deadline(),

@@ -11,7 +11,6 @@ use super::Gist;
 use super::association::configuration;
 use super::compose::{distance, limit, nli, nli_ttl, normal, router_alert};
 use super::receive::{Arrival, Subject};
-use super::route_index::place;
 use super::routing::{
     EXPIRE, Half, INACTIVE, NO_REFRESH, NONE, PROVEN, QueryContents, Querying, RETRY, State, TENTATIVE,
 };
@@ -358,7 +357,7 @@ impl Gist {
         if !self.install(key, direction, a, subject, proven) {
             return false;
         }
-        self.route_index.unlink(&mut self.records, place(key.index(), direction));
+        self.routes.forget(&mut self.records, key, direction);
         let Some(record) =
             invariant!(self.records.get_mut(key), "a session stands while its peer is replaced")
         else {

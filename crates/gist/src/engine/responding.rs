@@ -14,8 +14,9 @@ use super::compose::{distance, limit, nli, nli_ttl, normal, room_for_answer};
 use super::interfaces::is_anycast;
 use super::outbox::Envelope;
 use super::receive::{Arrival, Subject};
-use super::routing::Egress;
-use super::routing::{EXPIRE, Half, NO_REFRESH, NONE, PROVEN, RETRY, State, StoredResponse, TENTATIVE, side};
+use super::routing::{
+    EXPIRE, Egress, Half, NO_REFRESH, NONE, PROVEN, RETRY, State, StoredResponse, TENTATIVE, side,
+};
 use crate::wire::{MAGIC, Message, MessageType};
 
 impl Gist {

@@ -14,10 +14,9 @@ use signalbox_core::{Causer, Direction, Mri, NslpId, SessionId, Time, invariant}
 use super::association::{MAX_DATA, Need, Outcome, octets};
 use super::compose::{flow_label, limit, nli, nli_ttl, normal, overhead, router_alert};
 use super::config::Config;
-use super::lookup::{Waiting, route_query};
 use super::outbox::{Envelope, Unsent};
-use super::routing::Egress;
-use super::routing::{Queued, State};
+use super::routes::{Waiting, route_query};
+use super::routing::{Egress, Queued, State};
 use super::{Cause, Gist, of_user};
 use crate::wire::{Message, MessageType, PORT};
 

@@ -10,8 +10,7 @@ use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId};
 
 use super::Gist;
 use super::io::ChannelId;
-use super::routing::Peer;
-use super::routing::{EXPIRE, RETRY, Record, State, TENTATIVE};
+use super::routing::{EXPIRE, Peer, RETRY, Record, State, TENTATIVE};
 
 /// Validity of routing state (RFC 5971 §7.1.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use signalbox_core::wheel::{Link, Timed};
 use signalbox_core::{Direction, Flow, NslpId, SessionId, Time};
 
 use crate::engine::association::Need;
-use crate::engine::route_index::Hook;
+use crate::engine::routes::Hook;
 use crate::engine::view::{Role, RoutingState};
 
 /// The number that stands for no peer, no egress, no association and no list entry.

@@ -8,7 +8,6 @@ use signalbox_core::{Direction, Mri, NslpId, SessionChange, SessionId, invariant
 use super::{BY_APPLICATION, NO_REFRESH, Queued, State, side};
 use crate::engine::Gist;
 use crate::engine::association::octets;
-use crate::engine::route_index::place;
 
 impl Gist {
     /// A new record, without state in either direction.
@@ -35,7 +34,7 @@ impl Gist {
         self.fail_queue(key, direction, error);
         self.unbind(key, direction, true);
         self.nat.remove(key, direction);
-        self.route_index.unlink(&mut self.records, place(key.index(), direction));
+        self.routes.forget(&mut self.records, key, direction);
         let Some(record) =
             invariant!(self.records.get_mut(key), "a session stands while a direction of it ends")
         else {

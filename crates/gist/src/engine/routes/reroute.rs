@@ -9,11 +9,10 @@ use signalbox_core::slab::Key;
 use signalbox_core::stamp::Stamp;
 use signalbox_core::{Direction, IfIndex, invariant};
 
-use super::Gist;
-use super::querying::RESOLVE;
-use super::route_index::{Step, Why, place};
-use super::routing::Egress;
-use super::routing::{NO_REFRESH, NONE, RETRY, State, TENTATIVE};
+use super::index::{Step, Why, place};
+use crate::engine::Gist;
+use crate::engine::querying::RESOLVE;
+use crate::engine::routing::{Egress, NO_REFRESH, NONE, RETRY, State, TENTATIVE};
 
 /// Steps of walks over sessions in one call. GIST-5.3.3-24: the driver runs between the calls, and the Queries that follow
 /// are subject to the rate limit.
@@ -23,9 +22,9 @@ impl Gist {
     /// Takes the new interfaces and addresses. It checks the routes of sessions whose egress is a changed interface or a
     /// removed address, and of sessions whose destination is a new address. The kernel reports new routes, but not the
     /// IPv4 routes that it removes together with a link.
-    pub(super) fn interfaces_changed(&mut self, interfaces: &[Interface]) {
+    pub(in crate::engine) fn interfaces_changed(&mut self, interfaces: &[Interface]) {
         let before = self.interfaces.update(interfaces, &self.config);
-        let (index, now) = (&mut self.route_index, &self.interfaces);
+        let (index, now) = (&mut self.routes.index, &self.interfaces);
         for (id, egress) in self.peers.egresses() {
             if now.differs_on(egress.ifindex, &before) || !now.is_local(egress.address) {
                 index.walk_egress(id);
@@ -37,14 +36,14 @@ impl Gist {
     }
 
     /// Checks the routes of all sessions with a destination in `prefix`.
-    pub(super) fn route_changed(&mut self, prefix: Prefix) {
-        self.route_index.walk_prefix(prefix);
+    pub(in crate::engine) fn route_changed(&mut self, prefix: Prefix) {
+        self.routes.index.walk_prefix(prefix);
     }
 
     /// Another router may have the place of a neighbour, and no route changes (VRRP): the sessions whose Queries go there are
     /// refreshed, so that its Responses show who is there. Their state stays as it is until then.
-    pub(super) fn neighbour_moved(&mut self, ifindex: IfIndex, address: IpAddr) {
-        let index = &mut self.route_index;
+    pub(in crate::engine) fn neighbour_moved(&mut self, ifindex: IfIndex, address: IpAddr) {
+        let index = &mut self.routes.index;
         for (id, egress) in self.peers.egresses() {
             if egress.ifindex == ifindex && egress.gateway == Some(address) {
                 index.walk_gateway(id, (ifindex, address));
@@ -70,12 +69,12 @@ impl Gist {
 
     /// Checks the routes of a bounded number of sessions: those of destinations whose hold-down has ended, then those of
     /// the walks.
-    pub(super) fn run_walks(&mut self) {
-        while let Some(dst) = self.hold_downs.pop_due(self.now) {
-            self.route_index.walk_prefix(Prefix::host(dst));
+    pub(in crate::engine) fn run_walks(&mut self) {
+        while let Some(dst) = self.routes.hold_downs.pop_due(self.now) {
+            self.routes.index.walk_prefix(Prefix::host(dst));
         }
         for _ in 0..STEPS {
-            match self.route_index.step(&self.records) {
+            match self.routes.index.step(&self.records) {
                 Step::Visit { index, direction, why } => {
                     let key = invariant!(self.records.key_of(index), "a walk visits sessions that stand");
                     let Some(key) = key else { continue };
@@ -101,7 +100,7 @@ impl Gist {
             return;
         };
         let has_route = record.half(direction).state != State::Resolving;
-        if may_wait && has_route && self.hold_downs.is_held(self.now, record.flow.target(direction)) {
+        if may_wait && has_route && self.routes.hold_downs.is_held(self.now, record.flow.target(direction)) {
             self.counters.routes_held += 1;
             return;
         }
@@ -110,9 +109,9 @@ impl Gist {
     }
 
     /// Sets the egress of a querying direction, which takes over the reference; [`NONE`]: no egress.
-    pub(super) fn set_egress(&mut self, key: Key, direction: Direction, egress: u32) {
+    pub(in crate::engine) fn set_egress(&mut self, key: Key, direction: Direction, egress: u32) {
         let place = place(key.index(), direction);
-        self.route_index.unlink(&mut self.records, place);
+        self.routes.index.unlink(&mut self.records, place);
         let Some(record) = invariant!(self.records.get_mut(key), "an egress is set in a session that stands")
         else {
             return;
@@ -120,14 +119,19 @@ impl Gist {
         let dst = record.flow.target(direction);
         let old = core::mem::replace(&mut record.half_mut(direction).egress, egress);
         if egress != NONE {
-            self.route_index.link(&mut self.records, place, dst, egress);
+            self.routes.index.link(&mut self.records, place, dst, egress);
         }
         self.peers.release_egress(old);
     }
 
     /// Takes the route of a record's Queries. The first Query is sent, or established state is compared with the route
     /// (local trigger, RFC 5971 §7.1.2).
-    pub(super) fn record_route(&mut self, key: Key, direction: Direction, result: Result<Route, NoRoute>) {
+    pub(in crate::engine) fn record_route(
+        &mut self,
+        key: Key,
+        direction: Direction,
+        result: Result<Route, NoRoute>,
+    ) {
         let Some(record) =
             invariant!(self.records.get(key), "the answer to a lookup was given to a session that stands")
         else {
@@ -176,7 +180,7 @@ impl Gist {
             _ if same_route => {}
             state => {
                 self.counters.routes_followed += 1;
-                self.counters.holds_full += u64::from(!self.hold_downs.moved(self.now, dst));
+                self.counters.holds_full += u64::from(!self.routes.hold_downs.moved(self.now, dst));
                 if state.is_established() {
                     self.repair(key, direction);
                 } else {
@@ -231,7 +235,7 @@ impl Gist {
     }
 
     /// Makes established state Tentative and notifies the application (RFC 5971 §7.1.3).
-    pub(super) fn make_tentative(&mut self, key: Key, direction: Direction) {
+    pub(in crate::engine) fn make_tentative(&mut self, key: Key, direction: Direction) {
         let Some(record) = invariant!(self.records.get_mut(key), "Tentative state is that of a session")
         else {
             return;
@@ -245,7 +249,12 @@ impl Gist {
 
     /// Period of refreshes (RFC 5971 §4.4.4). A node whose upstream peer refreshes it uses the longest period, so that the
     /// refresh from upstream comes first and triggers its own ([`Gist::pass_refresh_on`]).
-    pub(super) fn refresh_after(&mut self, key: Key, direction: Direction, validity: Duration) -> Duration {
+    pub(in crate::engine) fn refresh_after(
+        &mut self,
+        key: Key,
+        direction: Direction,
+        validity: Duration,
+    ) -> Duration {
         let relay = self.records.state(key, direction.inverted()).is_responding();
         if relay { validity * 3 / 4 } else { self.rng.jitter(validity, 0.5, 0.75) }
     }
@@ -257,7 +266,7 @@ impl Gist {
     /// Where the routes of several nodes form a circle, a refresh would go round for ever. So each refresh that soon follows
     /// another one waits twice as long as the one before, up to a quarter of the validity time. True: the refresh was sent, or
     /// the timer is set for it.
-    pub(super) fn pass_refresh_on(&mut self, key: Key, direction: Direction) -> bool {
+    pub(in crate::engine) fn pass_refresh_on(&mut self, key: Key, direction: Direction) -> bool {
         let (now, t1, validity) = (self.now, self.config.t1, self.validity());
         let ends_first = self.outlasts(key, direction, t1) == Some(false);
         let Some(record) =
@@ -306,7 +315,7 @@ impl Gist {
     /// Whether a refresh that is due is deferred until the refresh from the opposite side: the state is Good and does not
     /// expire before. If a node that is off the path refreshed by its own timer, the crossover router would switch back to
     /// it (RFC 5971 §7.1.4: "state conflicts at the crossover router").
-    pub(super) fn waits_for_refresh(&self, key: Key, direction: Direction) -> bool {
+    pub(in crate::engine) fn waits_for_refresh(&self, key: Key, direction: Direction) -> bool {
         let doubtful = self.records.get(key).is_some_and(|record| record.half(direction).has(TENTATIVE));
         !doubtful && self.outlasts(key, direction, self.validity() / 8) == Some(true)
             || self.is_refresh_overdue(key, direction)

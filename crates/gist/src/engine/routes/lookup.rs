@@ -1,18 +1,19 @@
-//! Route lookups. `reroute` handles route changes.
+//! Route lookups, and the ingress filters of flows.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
+use std::collections::VecDeque;
 
 use signalbox_core::node::{NoRoute, Prefix, Route, RouteQuery};
 use signalbox_core::service::SiiHandle;
 use signalbox_core::slab::Key;
 use signalbox_core::{Direction, IfIndex, Mri, PathCoupled, Time, invariant};
 
-use super::Gist;
-use super::interfaces::is_anycast;
-use super::outbox::Envelope;
-use super::routing::Egress;
-use super::send::Stateless;
+use crate::engine::Gist;
+use crate::engine::interfaces::is_anycast;
+use crate::engine::outbox::Envelope;
+use crate::engine::routing::Egress;
+use crate::engine::send::Stateless;
 
 /// The highest bit of a lookup's id is set for a [`Lookup`], and not for the lookup of a record.
 const NOT_A_RECORD: u64 = 1 << 63;
@@ -23,26 +24,26 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A message that is forwarded when its route is known.
 #[derive(Debug)]
-pub(super) struct Parcel {
-    pub(super) src: SocketAddr,
-    pub(super) dst: SocketAddr,
-    pub(super) ifindex: IfIndex,
+pub(in crate::engine) struct Parcel {
+    pub(in crate::engine) src: SocketAddr,
+    pub(in crate::engine) dst: SocketAddr,
+    pub(in crate::engine) ifindex: IfIndex,
     /// IP TTL as received.
-    pub(super) ttl: u8,
-    pub(super) tos: u8,
+    pub(in crate::engine) ttl: u8,
+    pub(in crate::engine) tos: u8,
     /// Flow label of the flow and of its packets.
-    pub(super) flow_label: u32,
-    pub(super) local: bool,
-    pub(super) options: Box<[u8]>,
+    pub(in crate::engine) flow_label: u32,
+    pub(in crate::engine) local: bool,
+    pub(in crate::engine) options: Box<[u8]>,
     /// The received message, for an Error.
-    pub(super) original: Box<[u8]>,
+    pub(in crate::engine) original: Box<[u8]>,
     /// The message to be sent.
-    pub(super) octets: Box<[u8]>,
+    pub(in crate::engine) octets: Box<[u8]>,
 }
 
 impl Parcel {
     /// Its addressing along a route; `None`: as any packet.
-    pub(super) fn envelope(&self, route: Option<&Route>, dont_fragment: bool) -> Envelope {
+    pub(in crate::engine) fn envelope(&self, route: Option<&Route>, dont_fragment: bool) -> Envelope {
         Envelope {
             src: self.src,
             dst: self.dst,
@@ -59,7 +60,7 @@ impl Parcel {
 
 /// What waits for a route without a handshake.
 #[derive(Debug)]
-pub(super) enum Waiting {
+pub(in crate::engine) enum Waiting {
     Forward(Parcel),
     Stateless(Stateless),
     /// A peer that answered a Query which was not sent to its address.
@@ -68,14 +69,48 @@ pub(super) enum Waiting {
 
 /// A lookup without record.
 #[derive(Debug)]
-pub(super) struct Lookup {
+struct Lookup {
     id: u64,
     until: Time,
     waiting: Waiting,
 }
 
+/// All lookups without record, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Lookups {
+    queue: VecDeque<Lookup>,
+    next: u64,
+}
+
+impl Lookups {
+    /// Adds a lookup; returns its id.
+    fn push(&mut self, until: Time, waiting: Waiting) -> u64 {
+        let id = NOT_A_RECORD | self.next;
+        self.next += 1;
+        self.queue.push_back(Lookup { id, until, waiting });
+        id
+    }
+
+    /// Removes a lookup that is answered; `None`: the answer is late or repeated.
+    fn take(&mut self, id: u64) -> Option<Waiting> {
+        let at = self.queue.iter().position(|lookup| lookup.id == id)?;
+        self.queue.remove(at).map(|lookup| lookup.waiting)
+    }
+
+    /// Removes a lookup whose timeout is over.
+    fn pop_due(&mut self, now: Time) -> Option<Waiting> {
+        let due = self.queue.front().is_some_and(|lookup| lookup.until <= now);
+        due.then(|| self.queue.pop_front()).flatten().map(|lookup| lookup.waiting)
+    }
+
+    /// When the next timeout is due.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.queue.front().map(|lookup| lookup.until)
+    }
+}
+
 /// The packet whose route a message with this MRI takes (RFC 5971 §5.8.1.2, §5.8.1.3).
-pub(super) fn route_query(mri: Option<&Mri>, dst: IpAddr, tos: u8) -> RouteQuery {
+pub(in crate::engine) fn route_query(mri: Option<&Mri>, dst: IpAddr, tos: u8) -> RouteQuery {
     match mri {
         Some(Mri::PathCoupled(p)) if p.direction == Direction::Downstream => RouteQuery {
             src: Some(p.src),
@@ -104,7 +139,7 @@ const fn record_lookup(key: Key, direction: Direction) -> u64 {
 }
 
 /// Whether the prefix of the first `len` bits of `addr` is in `prefix`.
-pub(super) fn covers(prefix: &Prefix, addr: IpAddr, len: u8) -> bool {
+pub(in crate::engine) fn covers(prefix: &Prefix, addr: IpAddr, len: u8) -> bool {
     let bits = |a: IpAddr| match a {
         IpAddr::V4(a) => (u128::from(a.to_bits()) << 96, 32),
         IpAddr::V6(a) => (a.to_bits(), 128),
@@ -118,7 +153,7 @@ impl Gist {
     /// Whether a flow may enter by an interface (RFC 5971 §5.8.1.2): its whole source prefix passes the configured filters,
     /// and its source is neither an address of this node nor one that cannot be a source. A Query of this node can return
     /// in a routing loop; without this check the node would then wait for its own refreshes.
-    pub(super) fn passes_ingress_filters(&self, ifindex: IfIndex, p: &PathCoupled) -> bool {
+    pub(in crate::engine) fn passes_ingress_filters(&self, ifindex: IfIndex, p: &PathCoupled) -> bool {
         if self.interfaces.is_own(p.src) || p.src.is_loopback() || p.src.is_multicast() {
             return false;
         }
@@ -127,7 +162,7 @@ impl Gist {
     }
 
     /// Looks up the route of a record's Queries.
-    pub(super) fn lookup_record(&mut self, key: Key, direction: Direction) {
+    pub(in crate::engine) fn lookup_record(&mut self, key: Key, direction: Direction) {
         let Some(record) =
             invariant!(self.records.get(key), "a route is looked up for a session that stands")
         else {
@@ -157,7 +192,7 @@ impl Gist {
     }
 
     /// Looks up the route of a message to be forwarded; returns the message if too many lookups are pending.
-    pub(super) fn lookup_parcel(&mut self, parcel: Parcel, query: RouteQuery) -> Option<Parcel> {
+    pub(in crate::engine) fn lookup_parcel(&mut self, parcel: Parcel, query: RouteQuery) -> Option<Parcel> {
         match self.lookup(Waiting::Forward(parcel), query) {
             Some(Waiting::Forward(parcel)) => Some(parcel),
             _ => None,
@@ -165,21 +200,19 @@ impl Gist {
     }
 
     /// Looks up the route of `waiting`; returns it if too many lookups are pending.
-    pub(super) fn lookup(&mut self, waiting: Waiting, query: RouteQuery) -> Option<Waiting> {
-        if self.lookups.len() >= self.config.max_lookups {
+    pub(in crate::engine) fn lookup(&mut self, waiting: Waiting, query: RouteQuery) -> Option<Waiting> {
+        if self.routes.lookups.queue.len() >= self.config.max_lookups {
             self.counters.lookups_full += 1;
             tracing::debug!(dst = %query.dst, reason = "too many lookups pending", "route lookup refused");
             return Some(waiting);
         }
-        let id = NOT_A_RECORD | self.next_lookup;
-        self.next_lookup += 1;
-        self.lookups.push_back(Lookup { id, until: self.now + LOOKUP_TIMEOUT, waiting });
+        let id = self.routes.lookups.push(self.now + LOOKUP_TIMEOUT, waiting);
         self.out.lookup(id, query);
         None
     }
 
     /// Takes the answer to a lookup. A late or repeated answer is ignored.
-    pub(super) fn route_answer(&mut self, id: u64, result: Result<Route, NoRoute>) {
+    pub(in crate::engine) fn route_answer(&mut self, id: u64, result: Result<Route, NoRoute>) {
         if id & NOT_A_RECORD == 0 {
             let direction = if id & UPSTREAM == 0 { Direction::Downstream } else { Direction::Upstream };
             let key = self.records.key_of(Key::from_u64(id).index());
@@ -188,8 +221,7 @@ impl Gist {
             }
             return;
         }
-        let Some(at) = self.lookups.iter().position(|lookup| lookup.id == id) else { return };
-        match self.lookups.remove(at).map(|lookup| lookup.waiting) {
+        match self.routes.lookups.take(id) {
             Some(Waiting::Forward(parcel)) => self.forward_along(&parcel, result),
             Some(Waiting::Stateless(stateless)) => self.send_stateless_along(stateless, result),
             Some(Waiting::Peer(sii)) => {
@@ -203,7 +235,7 @@ impl Gist {
 
     /// Looks up the route to the address of a peer, once for each peer. Until it is known, nothing shows that the peer has this
     /// address.
-    pub(super) fn look_up_peer(&mut self, id: u32) {
+    pub(in crate::engine) fn look_up_peer(&mut self, id: u32) {
         let sii = invariant!(self.peers.sii(id), "the peer of a session is in the table of peers");
         let (Some(sii), Some(peer)) = (sii, self.peers.peer(id)) else { return };
         if self.peers.route(id).is_none() {
@@ -212,24 +244,16 @@ impl Gist {
         }
     }
 
-    pub(super) fn lookup_deadline(&self) -> Option<Time> {
-        self.lookups.front().map(|lookup| lookup.until)
-    }
-
-    pub(super) fn expire_lookups(&mut self, most: u32) {
+    pub(in crate::engine) fn expire_lookups(&mut self, most: u32) {
         for _ in 0..most {
-            if self.lookups.front().is_none_or(|lookup| lookup.until > self.now) {
-                return;
-            }
-            match self.lookups.pop_front().map(|lookup| lookup.waiting) {
-                Some(Waiting::Stateless(stateless)) => {
-                    self.send_stateless_along(stateless, Err(NoRoute::Failed))
-                }
-                Some(Waiting::Forward(parcel)) => {
+            let Some(waiting) = self.routes.lookups.pop_due(self.now) else { return };
+            match waiting {
+                Waiting::Stateless(stateless) => self.send_stateless_along(stateless, Err(NoRoute::Failed)),
+                Waiting::Forward(parcel) => {
                     self.counters.transmit_failed += 1;
                     dropped!(parcel, "no answer to the route lookup");
                 }
-                Some(Waiting::Peer(_)) | None => {}
+                Waiting::Peer(_) => {}
             }
         }
     }
@@ -237,7 +261,7 @@ impl Gist {
     /// The egress of a flow for a route, with the source address of messages: the configured one, else the near end of the flow if
     /// it is an address of this interface, else the source address of the route, else an address of the interface. GIST-5.8.1.3-10: upstream it
     /// is the interface by which the flow enters, if the ingress filters and the route differ.
-    pub(super) fn egress_of(&self, route: &Route, mri: &Mri) -> Option<Egress> {
+    pub(in crate::engine) fn egress_of(&self, route: &Route, mri: &Mri) -> Option<Egress> {
         let flow = mri.inverted().target();
         let elsewhere = Some(mri).filter(|mri| mri.direction() == Direction::Upstream);
         let route = match elsewhere.and_then(|mri| self.other_ingress(route.ifindex, mri)) {

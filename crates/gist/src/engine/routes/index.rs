@@ -15,7 +15,7 @@ use signalbox_core::node::Prefix;
 use signalbox_core::slab::Slab;
 use signalbox_core::{Direction, IfIndex, invariant};
 
-use super::routing::{NONE, Records};
+use crate::engine::routing::{NONE, Records};
 
 /// Most pending walks. Further ones are merged into one walk over all sessions.
 const MAX_WALKS: usize = 256;
