@@ -39,7 +39,7 @@ impl Gist {
         self.strangers.set_limits(now, rate.div_ceil(2), burst.div_ceil(2));
         self.intercept.set_limits(now, config.intercept_rate, config.intercept_rate.div_ceil(4));
         self.errors.set_limits(now, config.error_rate, config.error_rate.div_ceil(4));
-        self.query_limits.set_rate(now, config.query_rate_per_source);
+        self.handshakes.set_limits(now, config);
         self.associations.set_limits(now, &new.associations);
         Ok(())
     }

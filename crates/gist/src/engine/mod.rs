@@ -5,8 +5,8 @@
 //! a message.
 //!
 //! * `receive` takes a datagram and checks whether it is for this node. `forward` sends on a message of an application
-//!   that this node does not have. Other messages go to the state machine of their type: `node_sm` without routing
-//!   state, `querying` and `responding` with it. Each transition of RFC 5971 §6 is one function, named by its rule.
+//!   that this node does not have. Other messages go to the state machine of their type in `handshake`.
+//!   Each transition of RFC 5971 §6 is one function, named by its rule.
 //! * `send` handles messages of applications, `requests` their other requests.
 //! * `nat` translates between the two MRIs of a flow if a GIST-aware NAT is between this node and a peer.
 //! * `routing` is the routing state: the table of all sessions, and the peers and egresses that they share.
@@ -25,25 +25,21 @@ mod trace;
 
 mod applications;
 mod association;
-mod checks;
 mod compose;
 mod config;
-mod cookies;
 mod counters;
 mod errors;
 mod forward;
 mod handover;
+mod handshake;
 mod interfaces;
 mod io;
 mod limits;
 mod nat;
-mod node_sm;
 mod outbox;
-mod querying;
 mod receive;
 mod report;
 mod requests;
-mod responding;
 mod routes;
 mod routing;
 mod send;
@@ -53,22 +49,19 @@ mod view;
 
 use signalbox_core::index::KeyedHasher;
 use signalbox_core::rng::Random;
-use signalbox_core::secret::RotatingSecret;
 use signalbox_core::service::Request;
-use signalbox_core::shares::{RateShares, Shares};
 use signalbox_core::wheel;
 use signalbox_core::{
     Causer, Changes, Direction, FairRate, IfIndex, Key, NslpId, SessionChange, SharedRate, Time, invariant,
 };
 
 use core::net::IpAddr;
-use core::time::Duration;
 use std::collections::VecDeque;
 
 use applications::Departed;
-use association::{Associations, octets};
-use checks::Checks;
+use association::Associations;
 use handover::Inherited;
+use handshake::Handshakes;
 use interfaces::Interfaces;
 use nat::Translations;
 use outbox::Outbox;
@@ -99,25 +92,15 @@ pub struct Gist {
     interfaces: Interfaces,
     records: Records,
     peers: Peers,
-    /// Octets queued for all handshakes together, by the source that caused them.
-    queued: Shares<Option<IpAddr>>,
-    checks: Checks,
-    next_check: u64,
+    handshakes: Handshakes,
     sweeps: VecDeque<Sweep>,
     routes: Routes,
-    /// Secret of Query-Cookies. It never rotates, since each Query has its own number.
-    query_secret: RotatingSecret,
-    /// Secret of Responder-Cookies.
-    responder_secret: RotatingSecret,
     /// Rate limit of D-mode messages (RFC 5971 §5.3.3), with a share for each interface, peer and source of flows.
     dmode: FairRate,
     /// The part of that limit that answers to senders without established state may take. They can be forged.
     strangers: SharedRate,
     errors: SharedRate,
     intercept: SharedRate,
-    query_limits: RateShares,
-    /// Buffer for the octets of an MRI.
-    scratch: Vec<u8>,
     associations: Associations,
     nat: Translations,
     inherited: Inherited,
@@ -154,13 +137,9 @@ impl Gist {
             interfaces: Interfaces::default(),
             records: Records::new(config.max_sessions, hasher),
             peers: Peers::new(config.max_peers, KeyedHasher::new(&mut rng)),
-            queued: Shares::new(octets(config.max_queued), hasher),
-            checks: Checks::new(config.max_checks, hasher),
-            next_check: 0,
+            handshakes: Handshakes::new(&config, hasher, &mut rng),
             sweeps: VecDeque::new(),
             routes: Routes::new(&config),
-            query_secret: RotatingSecret::new(Duration::MAX, &mut rng),
-            responder_secret: RotatingSecret::new(config.cookie_period, &mut rng),
             dmode: FairRate::new(config.dmode_limit(), config.dmode_burst, hasher),
             strangers: SharedRate::new(
                 config.dmode_limit().div_ceil(2),
@@ -169,8 +148,6 @@ impl Gist {
             ),
             errors: SharedRate::new(config.error_rate, config.error_rate.div_ceil(4), Some(hasher)),
             intercept: SharedRate::new(config.intercept_rate, config.intercept_rate.div_ceil(4), None),
-            query_limits: RateShares::new(config.query_rate_per_source, KeyedHasher::new(&mut rng)),
-            scratch: Vec::new(),
             associations: Associations::new(core::mem::take(&mut config.associations), &mut rng),
             nat: Translations::default(),
             inherited: Inherited::default(),
@@ -246,7 +223,7 @@ impl Gist {
             self.records.next_deadline(),
             sweep,
             self.routes.next_deadline(),
-            self.check_deadline(),
+            self.handshakes.next_deadline(),
             self.peers.deadline(self.now),
             self.associations.next_deadline(),
             self.inherited.deadline(),

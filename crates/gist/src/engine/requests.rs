@@ -8,7 +8,6 @@ use signalbox_core::stamp::Span;
 use signalbox_core::{Direction, invariant};
 
 use super::Gist;
-use super::association::octets;
 use super::routing::{BY_APPLICATION, State, TENTATIVE};
 
 impl Gist {
@@ -127,7 +126,7 @@ impl Gist {
             queue.retain(|queued| {
                 let over = queued.deadline.is_some_and(|deadline| deadline.is_due(now));
                 if over {
-                    self.queued.release_many(queued.source, octets(queued.data.len()));
+                    self.handshakes.release(queued.source, queued.data.len());
                     piggyback_gone |= first;
                     let status = MessageStatus::Failed(SendError::NoNextNode);
                     self.out.status(of, queued.handle, status);

@@ -6,12 +6,12 @@ use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::service::{
     MessageHandle, MessageStatus, Security, SendError, SendMessage, StateHandle, TransferAttributes,
 };
-use signalbox_core::shares::{Refused, source};
+use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
 use signalbox_core::stamp::Stamp;
 use signalbox_core::{Causer, Direction, Mri, NslpId, SessionId, Time, invariant};
 
-use super::association::{MAX_DATA, Need, Outcome, octets};
+use super::association::{MAX_DATA, Need, Outcome};
 use super::compose::{flow_label, limit, nli, nli_ttl, normal, overhead, router_alert};
 use super::config::Config;
 use super::outbox::{Envelope, Unsent};
@@ -213,12 +213,7 @@ impl Gist {
         let need = self.need_of_size(m, need)?;
         let (now, most) = (self.now, self.config.max_queued_session);
         let from = self.source_of_messages(key, direction);
-        let has_room = match self.queued.check(&from, octets(m.data.len())) {
-            // Shares take a limit of 0 as no limit.
-            Ok(()) => self.queued.limit() > 0,
-            Err(Refused::Share) => from.is_none(),
-            Err(Refused::Full) => false,
-        };
+        let has_room = self.handshakes.has_room(from, m.data.len());
         let Some(pending) = self.records.pending(key) else { return Err(SendError::Overload) };
         let queue = pending.queue(direction);
         if queue.len() >= most || !has_room {
@@ -235,7 +230,7 @@ impl Gist {
             reliable: m.attributes.reliable,
             source: from,
         });
-        self.queued.hold_many(from, octets(m.data.len()));
+        self.handshakes.hold(from, m.data.len());
         self.arm(key);
         Ok(())
     }
@@ -265,10 +260,10 @@ impl Gist {
         let mut queue = core::mem::take(pending.queue(direction));
         let mut answered = core::mem::take(&mut pending.query_mut(direction).piggybacked);
         while let Some(mut queued) = queue.pop_front() {
-            let (from, size) = (queued.source, octets(queued.data.len()));
+            let (from, size) = (queued.source, queued.data.len());
             if core::mem::take(&mut answered) {
                 // It was the payload of the Queries, and one of them was answered.
-                self.queued.release_many(from, size);
+                self.handshakes.release(from, size);
                 self.out.status(of, queued.handle, MessageStatus::Sent(TransferAttributes::default()));
                 continue;
             }
@@ -281,7 +276,7 @@ impl Gist {
                 deadline: queued.deadline.map(|at| at.time(self.now)),
             };
             match self.send_established(key, direction, &outgoing, queued.need) {
-                Outcome::Sent(Ok(())) => self.queued.release_many(from, size),
+                Outcome::Sent(Ok(())) => self.handshakes.release(from, size),
                 Outcome::Sent(Err(error)) => {
                     self.fail_messages(of, [queued], error);
                     // The session may have ended with its association, and the messages behind end with it.

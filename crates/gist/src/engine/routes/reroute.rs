@@ -11,7 +11,7 @@ use signalbox_core::{Direction, IfIndex, invariant};
 
 use super::index::{Step, Why, place};
 use crate::engine::Gist;
-use crate::engine::querying::RESOLVE;
+use crate::engine::handshake::RESOLVE;
 use crate::engine::routing::{Egress, NO_REFRESH, NONE, RETRY, State, TENTATIVE};
 
 /// Steps of walks over sessions in one call. GIST-5.3.3-24: the driver runs between the calls, and the Queries that follow

@@ -7,7 +7,6 @@ use signalbox_core::{Direction, Mri, NslpId, SessionChange, SessionId, invariant
 
 use super::{BY_APPLICATION, NO_REFRESH, Queued, State, side};
 use crate::engine::Gist;
-use crate::engine::association::octets;
 
 impl Gist {
     /// A new record, without state in either direction.
@@ -108,7 +107,7 @@ impl Gist {
         error: SendError,
     ) {
         for queued in messages {
-            self.queued.release_many(queued.source, octets(queued.data.len()));
+            self.handshakes.release(queued.source, queued.data.len());
             self.out.status(of, queued.handle, MessageStatus::Failed(error));
         }
     }

@@ -5,14 +5,14 @@ use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
 use signalbox_core::{Direction, invariant};
 
-use super::Gist;
-use super::association::Answer;
-use super::compose::distance;
-use super::config::Installation;
-use super::io::PeeringPolicy;
-use super::receive::{Arrival, Subject};
-use super::routing::{Half, NONE, PROVEN, State};
-use super::sender::Sender;
+use crate::engine::Gist;
+use crate::engine::association::Answer;
+use crate::engine::compose::distance;
+use crate::engine::config::Installation;
+use crate::engine::io::PeeringPolicy;
+use crate::engine::receive::{Arrival, Subject};
+use crate::engine::routing::{Half, NONE, PROVEN, State};
+use crate::engine::sender::Sender;
 use crate::wire::{Encapsulation, GistError, Message, ObjectType, object_value_info};
 
 /// Properties of a message that is delivered to a signaling application (RFC 5971 B.2).
@@ -30,9 +30,14 @@ struct Delivery {
 impl Gist {
     /// Rule 1, `rx_Query`: the application decides whether to peer, by its policy or later by `Request::Peering`.
     /// GIST-4.3.1-05, GIST-4.3.2-08, GIST-B.2-01.
-    pub(super) fn rx_query(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
+    pub(in crate::engine) fn rx_query(
+        &mut self,
+        a: &Arrival<'_>,
+        message: &Message<'_>,
+        subject: &Subject<'_>,
+    ) {
         if a.association == NONE
-            && !self.query_limits.allow(self.now, &(source(subject.nli.interface), a.ifindex))
+            && !self.handshakes.queries.allow(self.now, &(source(subject.nli.interface), a.ifindex))
         {
             self.counters.queries_limited += 1;
             dropped!(a, subject, "rate limit of Queries per source");
@@ -55,7 +60,7 @@ impl Gist {
     /// The application peers. The node installs state (policies 1 and 2, GIST-6.1-01), or sends a Response without state
     /// (policy 3, GIST-6.1-02), or gives the Query to the state machine of its routing state.
     /// GIST-4.3.2-02, GIST-4.4.1-01.
-    pub(super) fn accept_query(
+    pub(in crate::engine) fn accept_query(
         &mut self,
         a: &Arrival<'_>,
         message: &Message<'_>,
@@ -113,7 +118,12 @@ impl Gist {
 
     /// `rx_Confirm`: to the state machine, or to a new one if the cookie proves that this node answered the Query (rule 3,
     /// GIST-6.1-06). It is refused if the Query would have installed state (GIST-6.1-05).
-    pub(super) fn rx_confirm(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
+    pub(in crate::engine) fn rx_confirm(
+        &mut self,
+        a: &Arrival<'_>,
+        message: &Message<'_>,
+        subject: &Subject<'_>,
+    ) {
         let direction = subject.mri.direction().inverted();
         let key = self.records.find(&subject.mri, subject.session, subject.nslp);
         let state = key.map_or(State::None, |key| self.records.state(key, direction));
@@ -149,7 +159,7 @@ impl Gist {
     /// Verifies the Responder-Cookie of a Confirm (RFC 5971 §8.5). Returns the arrival with the interface of the Query, which
     /// is in the cookie: the flow uses that interface. `None`: the cookie is not valid for this message.
     /// GIST-8.5-09: no Error is sent unless it is configured.
-    pub(super) fn confirmed<'a>(
+    pub(in crate::engine) fn confirmed<'a>(
         &mut self,
         a: &Arrival<'a>,
         message: &Message<'_>,
@@ -190,7 +200,12 @@ impl Gist {
     }
 
     /// `rx_Data`: the delivery checks in the order of RFC 5971 §4.3.2 (GIST-4.3.2-11), then the machine.
-    pub(super) fn rx_data(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
+    pub(in crate::engine) fn rx_data(
+        &mut self,
+        a: &Arrival<'_>,
+        message: &Message<'_>,
+        subject: &Subject<'_>,
+    ) {
         let Some(data) = message.nslp_data else { return }; // the grammar requires it
         // GIST-4.1.1-02
         if self.associations.is_blocked(subject.nslp) {
@@ -240,7 +255,7 @@ impl Gist {
 
     /// Delivers a payload to its application. `state` is the routing state of the message, if there is any.
     /// GIST-3.7-02, GIST-4.3.2-09, GIST-4.3.2-10, GIST-4.3.3-04, GIST-B.2-04, GIST-B.2-05.
-    pub(super) fn deliver(
+    pub(in crate::engine) fn deliver(
         &mut self,
         a: &Arrival<'_>,
         message: &Message<'_>,
@@ -253,7 +268,7 @@ impl Gist {
     }
 
     /// Delivers a payload that is explicitly routed or without state. Routing state is used only to find the sender.
-    pub(super) fn deliver_unchecked(
+    pub(in crate::engine) fn deliver_unchecked(
         &mut self,
         a: &Arrival<'_>,
         message: &Message<'_>,
@@ -338,7 +353,7 @@ impl Gist {
     }
 
     /// Delivers the payload of a Query, with the established state of its direction, if there is any.
-    pub(super) fn deliver_query(
+    pub(in crate::engine) fn deliver_query(
         &mut self,
         a: &Arrival<'_>,
         message: &Message<'_>,
@@ -357,7 +372,7 @@ impl Gist {
 
 impl<'a> Subject<'a> {
     /// The values that a Responder-Cookie is bound to (RFC 5971 §8.5).
-    pub(super) const fn bound(&'a self) -> super::cookies::Bound<'a> {
+    pub(in crate::engine) const fn bound(&'a self) -> super::cookies::Bound<'a> {
         super::cookies::Bound {
             nli: &self.nli,
             mri: &self.mri,

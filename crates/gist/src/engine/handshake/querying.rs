@@ -7,26 +7,26 @@ use signalbox_core::slab::Key;
 use signalbox_core::stamp::{Span, Stamp};
 use signalbox_core::{Direction, SessionChange, invariant};
 
-use super::Gist;
-use super::association::configuration;
-use super::compose::{distance, limit, nli, nli_ttl, normal, router_alert};
-use super::receive::{Arrival, Subject};
-use super::routing::{
+use crate::engine::Gist;
+use crate::engine::association::configuration;
+use crate::engine::compose::{distance, limit, nli, nli_ttl, normal, router_alert};
+use crate::engine::receive::{Arrival, Subject};
+use crate::engine::routing::{
     EXPIRE, Half, INACTIVE, NO_REFRESH, NONE, PROVEN, QueryContents, Querying, RETRY, State, TENTATIVE,
 };
-use super::send::{q_mode, unsent};
+use crate::engine::send::{q_mode, unsent};
 use crate::wire::{GistError, Message, MessageType, ObjectType, PORT, object_value_info};
 
 /// IP TTL of upstream Queries. Receivers derive the distance from it (RFC 5971 §5.8.1.3).
 const UPSTREAM_TTL: u8 = 255;
 /// How long a session waits for the route of its first Query, or for a new route.
-pub(super) const RESOLVE: Duration = Duration::from_secs(2);
+pub(in crate::engine) const RESOLVE: Duration = Duration::from_secs(2);
 /// Delay of a Query that the rate limit does not allow.
 const HELD_BACK: Duration = Duration::from_millis(100);
 
 impl Gist {
     /// Birth (RFC 5971 §6.2): the Query is sent when its route is known. GIST-6.2-01, GIST-3.5-02.
-    pub(super) fn birth(&mut self, key: Key, direction: Direction) {
+    pub(in crate::engine) fn birth(&mut self, key: Key, direction: Direction) {
         let (now, query) = (self.now, self.rng.u32());
         let inactivity = Span::of(self.config.inactivity);
         let Some(record) =
@@ -44,7 +44,7 @@ impl Gist {
     }
 
     /// The route is known: Awaiting Response, first Query, `No_Response` starts.
-    pub(super) fn first_query(&mut self, key: Key, direction: Direction) {
+    pub(in crate::engine) fn first_query(&mut self, key: Key, direction: Direction) {
         self.restart(key, direction, State::AwaitingResponse);
     }
 
@@ -99,7 +99,7 @@ impl Gist {
         querying.query = querying.query.wrapping_add(1);
         let query = querying.query;
 
-        let cookie = self.query_cookie(key, direction, session, query);
+        let cookie = self.handshakes.cookies.of_query(key, direction, session, query);
         // GIST-5.8.1.2-04: some retransmissions carry the signaling source.
         let every = self.config.signaling_source_every;
         let own_source = every > 0 && attempts > 1 && (attempts - 1).is_multiple_of(every);
@@ -148,7 +148,12 @@ impl Gist {
 
     /// `rx_Response` in all states: a Response to no Query of this node is discarded without an answer, Node-SM rule 2 (GIST-6.1-04,
     /// GIST-4.4.6-01, GIST-5.3.3-18); otherwise it is rule 4.
-    pub(super) fn rx_response(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
+    pub(in crate::engine) fn rx_response(
+        &mut self,
+        a: &Arrival<'_>,
+        message: &Message<'_>,
+        subject: &Subject<'_>,
+    ) {
         // The Response's MRI is that of the Query, inverted.
         let key = self.records.find(&subject.mri, subject.session, subject.nslp);
         let record = key.and_then(|key| self.records.get(key).map(|record| (key, record)));
@@ -166,7 +171,8 @@ impl Gist {
         }
         let cookie = message.query_cookie.unwrap_or_default();
         let query = record.querying(direction).query;
-        if !self.is_query_cookie(key, direction, subject.session, query, half.attempts, cookie) {
+        let cookies = &self.handshakes.cookies;
+        if !cookies.is_of_query(key, direction, subject.session, query, half.attempts, cookie) {
             self.counters.cookies_invalid += 1;
             dropped!(a, subject, "invalid Query-Cookie");
             if self.config.cookie_errors {
@@ -295,7 +301,7 @@ impl Gist {
 
     /// Notifies the application that state is Good, and that a former peer is off the route (RFC 5971 §7.1.4).
     /// GIST-7.1.2-03, GIST-7.1.2-04, GIST-B.4-02, GIST-B.4-03.
-    pub(super) fn notify_good(&mut self, key: Key, direction: Direction, old: u32, changed: bool) {
+    pub(in crate::engine) fn notify_good(&mut self, key: Key, direction: Direction, old: u32, changed: bool) {
         let Some(record) = invariant!(self.records.get(key), "Good state is that of a session") else {
             return;
         };
@@ -346,7 +352,7 @@ impl Gist {
     /// Replaces upstream state of an upstream Query by that of a downstream Query from a peer, since the downstream Query was
     /// routed like the flow (RFC 5971 §5.8.1.3). Queued messages use the new state. False: the table of peers is full, and
     /// nothing has changed.
-    pub(super) fn replace_upstream(
+    pub(in crate::engine) fn replace_upstream(
         &mut self,
         key: Key,
         a: &Arrival<'_>,
@@ -378,7 +384,7 @@ impl Gist {
     }
 
     /// Restarts `Inactive_QNode` when NSLP data was sent or received (RFC 5971 §6.2). GIST-6.2-23.
-    pub(super) fn restart_inactivity(&mut self, key: Key, direction: Direction) {
+    pub(in crate::engine) fn restart_inactivity(&mut self, key: Key, direction: Direction) {
         let now = self.now;
         if let Some(record) = invariant!(self.records.get_mut(key), "a message does not end its session")
             && record.half(direction).state.is_querying()
@@ -389,7 +395,7 @@ impl Gist {
 
     /// Rule 2, `to_No_Response` in Awaiting Response and Awaiting Refresh: another Query, or the end.
     /// GIST-6.2-05, GIST-6.2-06, GIST-6.2-15, GIST-6.2-16.
-    pub(super) fn timeout_no_response(&mut self, key: Key, direction: Direction) {
+    pub(in crate::engine) fn timeout_no_response(&mut self, key: Key, direction: Direction) {
         let Some(record) = invariant!(self.records.get(key), "a session stands until its Response is late")
         else {
             return;
@@ -403,7 +409,7 @@ impl Gist {
 
     /// Ends a handshake that cannot succeed: queued messages fail, and the application is notified if the state was
     /// established.
-    pub(super) fn end_handshake(&mut self, key: Key, direction: Direction, error: SendError) {
+    pub(in crate::engine) fn end_handshake(&mut self, key: Key, direction: Direction, error: SendError) {
         if self.records.state(key, direction).is_established() {
             self.notify(key, direction, NetworkEvent::Bad);
         }
@@ -412,7 +418,7 @@ impl Gist {
 
     /// Rule 3, `er_NoRSM` in all states: the peer lost its state, or did not receive the Confirm. The handshake starts
     /// again, and Data is queued. GIST-6.2-18, GIST-4.4.6-08.
-    pub(super) fn er_no_rsm(&mut self, key: Key, direction: Direction) {
+    pub(in crate::engine) fn er_no_rsm(&mut self, key: Key, direction: Direction) {
         match self.records.state(key, direction) {
             State::Established | State::AwaitingRefresh => {
                 self.notify(key, direction, NetworkEvent::Bad);
@@ -466,28 +472,28 @@ impl Gist {
     }
 
     /// Starts a running handshake again, because its Queries took another route.
-    pub(super) fn restart_handshake(&mut self, key: Key, direction: Direction) {
+    pub(in crate::engine) fn restart_handshake(&mut self, key: Key, direction: Direction) {
         if self.records.state(key, direction) == State::AwaitingResponse {
             self.restart(key, direction, State::AwaitingResponse);
         }
     }
 
     /// Established to Awaiting Refresh, with a Query at once.
-    pub(super) fn start_refresh(&mut self, key: Key, direction: Direction) {
+    pub(in crate::engine) fn start_refresh(&mut self, key: Key, direction: Direction) {
         if self.records.state(key, direction).is_established() {
             self.restart(key, direction, State::AwaitingRefresh);
         }
     }
 
     /// Established to Awaiting Response, with a Query at once. Data is queued.
-    pub(super) fn query_bad_state(&mut self, key: Key, direction: Direction) {
+    pub(in crate::engine) fn query_bad_state(&mut self, key: Key, direction: Direction) {
         if self.records.state(key, direction).is_established() {
             self.restart(key, direction, State::AwaitingResponse);
         }
     }
 
     /// Handles the timers of a querying direction.
-    pub(super) fn querying_deadline(&mut self, key: Key, direction: Direction) {
+    pub(in crate::engine) fn querying_deadline(&mut self, key: Key, direction: Direction) {
         let Some(record) = invariant!(self.records.get(key), "a querying direction has its session") else {
             return;
         };

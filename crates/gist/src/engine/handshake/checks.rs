@@ -8,14 +8,14 @@ use signalbox_core::service::{CheckId, Peering};
 use signalbox_core::shares::{Shares, source};
 use signalbox_core::{IfIndex, NslpId, Time, invariant};
 
-use super::Gist;
-use super::receive::{Arrival, Subject};
-use super::routing::NONE;
+use crate::engine::Gist;
+use crate::engine::receive::{Arrival, Subject};
+use crate::engine::routing::NONE;
 use crate::wire::{Encapsulation, GistError, Header, Infos, Message};
 
 /// A Query that waits for the peering decision.
 #[derive(Debug)]
-pub(super) struct Check {
+struct Check {
     id: CheckId,
     until: Time,
     src: SocketAddr,
@@ -37,6 +37,8 @@ pub(super) struct Checks {
     queue: VecDeque<Check>,
     by_source: Shares<IpAddr>,
     by_interface: Shares<IfIndex>,
+    /// The id of the next Query that waits.
+    next: u64,
 }
 
 impl Checks {
@@ -47,7 +49,20 @@ impl Checks {
             queue: VecDeque::new(),
             by_source: Shares::new(limit, hasher),
             by_interface: Shares::new(limit, hasher),
+            next: 0,
         }
+    }
+
+    /// The id of one more Query that waits.
+    const fn take_id(&mut self) -> CheckId {
+        let id = CheckId(self.next);
+        self.next += 1;
+        id
+    }
+
+    /// When the next timeout of a decision is due.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.queue.front().map(|check| check.until)
     }
 
     /// Whether one more Query of a source can wait.
@@ -100,9 +115,14 @@ impl Check {
 impl Gist {
     /// Requests the peering decision of the application (RFC 5971 §4.3.2). If too many Queries wait for one, the node
     /// forwards the Query without it (overload protection, §8.4), unless the Query is addressed to this node.
-    pub(super) fn ask_application(&mut self, a: &Arrival<'_>, message: &Message<'_>, subject: &Subject<'_>) {
+    pub(in crate::engine) fn ask_application(
+        &mut self,
+        a: &Arrival<'_>,
+        message: &Message<'_>,
+        subject: &Subject<'_>,
+    ) {
         let source = source(subject.nli.interface);
-        if !self.checks.has_place(source, a.ifindex) {
+        if !self.handshakes.checks.has_place(source, a.ifindex) {
             self.counters.checks_full += 1;
             dropped!(a, subject, "too many peering decisions pending");
             if a.local {
@@ -112,10 +132,9 @@ impl Gist {
             }
             return;
         }
-        let id = CheckId(self.next_check);
-        self.next_check += 1;
+        let id = self.handshakes.checks.take_id();
         self.deliver_query(a, message, subject, message.nslp_data.unwrap_or_default(), Some(id));
-        self.checks.push(Check {
+        self.handshakes.checks.push(Check {
             id,
             source,
             until: self.now + self.config.check_timeout,
@@ -131,8 +150,10 @@ impl Gist {
     }
 
     /// Takes the peering decision of the application (RFC 5971 B.2).
-    pub(super) fn decide(&mut self, id: CheckId, decision: Peering<'_>) {
-        let Some(check) = self.checks.position(id).and_then(|at| self.checks.remove(at)) else {
+    pub(in crate::engine) fn decide(&mut self, id: CheckId, decision: Peering<'_>) {
+        let Some(check) =
+            self.handshakes.checks.position(id).and_then(|at| self.handshakes.checks.remove(at))
+        else {
             self.counters.checks_stale += 1;
             return;
         };
@@ -161,12 +182,12 @@ impl Gist {
 
     /// Queries that wait for the decision of an unregistered application are forwarded, like all messages of applications
     /// that this node does not have (RFC 5971 §4.3.4).
-    pub(super) fn abandon_checks(&mut self, nslp: NslpId) {
-        for _ in 0..self.checks.queue.len() {
-            let Some(check) = self.checks.remove(0) else { return };
+    pub(in crate::engine) fn abandon_checks(&mut self, nslp: NslpId) {
+        for _ in 0..self.handshakes.checks.queue.len() {
+            let Some(check) = self.handshakes.checks.remove(0) else { return };
             let header = Header::parse(&check.octets).ok();
             match header.filter(|header| header.nslp == nslp) {
-                None => self.checks.push(check),
+                None => self.handshakes.checks.push(check),
                 Some(_) if check.local => {
                     self.refuse(&check.arrival(), GistError::ENDPOINT_FOUND, Infos::NONE);
                 }
@@ -188,17 +209,13 @@ impl Gist {
         self.accept_query(&a, &message, &subject, payload);
     }
 
-    pub(super) fn check_deadline(&self) -> Option<Time> {
-        self.checks.queue.front().map(|check| check.until)
-    }
-
     /// The timeout of a decision means that the application declines.
-    pub(super) fn expire_checks(&mut self, most: u32) {
+    pub(in crate::engine) fn expire_checks(&mut self, most: u32) {
         for _ in 0..most {
-            if !self.checks.is_due(self.now) {
+            if !self.handshakes.checks.is_due(self.now) {
                 return;
             }
-            if let Some(check) = self.checks.remove(0) {
+            if let Some(check) = self.handshakes.checks.remove(0) {
                 self.carry_out(&check, Peering::Decline(None));
             }
         }

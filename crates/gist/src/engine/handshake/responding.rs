@@ -8,13 +8,13 @@ use signalbox_core::slab::Key;
 use signalbox_core::stamp::Stamp;
 use signalbox_core::{Direction, IfIndex, invariant};
 
-use super::Gist;
-use super::association::{Answer, Owner, Stacks, configuration};
-use super::compose::{distance, limit, nli, nli_ttl, normal, room_for_answer};
-use super::interfaces::is_anycast;
-use super::outbox::Envelope;
-use super::receive::{Arrival, Subject};
-use super::routing::{
+use crate::engine::Gist;
+use crate::engine::association::{Answer, Owner, Stacks, configuration};
+use crate::engine::compose::{distance, limit, nli, nli_ttl, normal, room_for_answer};
+use crate::engine::interfaces::is_anycast;
+use crate::engine::outbox::Envelope;
+use crate::engine::receive::{Arrival, Subject};
+use crate::engine::routing::{
     EXPIRE, Egress, Half, NO_REFRESH, NONE, PROVEN, RETRY, State, StoredResponse, TENTATIVE, side,
 };
 use crate::wire::{MAGIC, Message, MessageType};
@@ -29,7 +29,7 @@ impl Gist {
 
     /// Whether a source has reached its limit of routing state (RFC 5971 §8.4), which is counted. The last quarter of the table
     /// is for sources that hold little of it.
-    pub(super) fn is_source_full(&mut self, address: IpAddr) -> bool {
+    pub(in crate::engine) fn is_source_full(&mut self, address: IpAddr) -> bool {
         let max = self.config.max_sessions_per_source;
         let most = if is_scarce(self.records.limit(), self.records.len()) {
             max.min(fair(self.records.limit()))
@@ -43,7 +43,7 @@ impl Gist {
 
     /// Installs the sender of a Query or Confirm as the peer of a direction (RFC 5971 §4.4.1). False if a table is full or
     /// this node has no address for the peer; a new record is then removed. GIST-4.2.1-01, GIST-4.4.1-14.
-    pub(super) fn install(
+    pub(in crate::engine) fn install(
         &mut self,
         key: Key,
         direction: Direction,
@@ -147,7 +147,7 @@ impl Gist {
     /// Rule 5, `rx_Query` when no Confirm is required: Response with R=0, `Expire_RNode` (re)starts; Established.
     /// GIST-6.3-04, GIST-6.3-12, GIST-6.3-26. A changed NLI or interface is a change of the upstream peer
     /// (GIST-7.1.2-04).
-    pub(super) fn rx_query_unconfirmed(
+    pub(in crate::engine) fn rx_query_unconfirmed(
         &mut self,
         key: Key,
         a: &Arrival<'_>,
@@ -175,7 +175,7 @@ impl Gist {
     /// Rule 1, `rx_Query` when a Confirm is required: Response with R=1, `No_Confirm` (re)starts at its initial
     /// value; Awaiting Confirm, or Awaiting Refresh if state was there. GIST-6.3-03, GIST-6.3-06,
     /// GIST-6.3-13, GIST-6.3-19, GIST-6.3-27. The peer that state points to changes with the Confirm.
-    pub(super) fn rx_query_confirmed(
+    pub(in crate::engine) fn rx_query_confirmed(
         &mut self,
         key: Key,
         a: &Arrival<'_>,
@@ -210,7 +210,7 @@ impl Gist {
     /// Sends a Response (RFC 5971 §5.1): the inverted MRI, session and cookie of the Query, the NLI of this node, and a
     /// Responder-Cookie if it requests a Confirm. With a record that waits for the Confirm, it is stored for
     /// retransmissions. GIST-5.1-11, GIST-5.1-12, GIST-5.3.1-05, GIST-5.3.1-06, GIST-8.4-01.
-    pub(super) fn respond(
+    pub(in crate::engine) fn respond(
         &mut self,
         key: Option<Key>,
         a: &Arrival<'_>,
@@ -339,7 +339,7 @@ impl Gist {
 
     /// Rule 2, `rx_Confirm` at birth (policy 3): payload up, `Expire_RNode` starts; Established. GIST-6.3-05,
     /// GIST-4.4.6-03, GIST-4.4.1-16.
-    pub(super) fn birth_confirmed(
+    pub(in crate::engine) fn birth_confirmed(
         &mut self,
         key: Key,
         a: &Arrival<'_>,
@@ -362,7 +362,7 @@ impl Gist {
     /// `rx_Confirm` with a state machine. Established: rule 10, a duplicate, ignored without an answer (GIST-6.3-14).
     /// Awaiting Confirm or Awaiting Refresh: rule 8 (GIST-6.3-09, GIST-6.3-22); a Confirm that fails the
     /// cookie check removes the state (GIST-5.7.1-16).
-    pub(super) fn rx_confirm_of(
+    pub(in crate::engine) fn rx_confirm_of(
         &mut self,
         key: Key,
         a: &Arrival<'_>,
@@ -451,7 +451,7 @@ impl Gist {
     /// Rule 11, `to_Expire_RNode` and `er_NoRSM`, and the ends of rules 8 and 9: the state machine is removed, and the
     /// application is notified if the state was established. GIST-6.3-17, GIST-6.3-18, GIST-6.3-25,
     /// GIST-4.4.6-09, GIST-4.4.6-10.
-    pub(super) fn end_responding(&mut self, key: Key, direction: Direction) {
+    pub(in crate::engine) fn end_responding(&mut self, key: Key, direction: Direction) {
         if self.records.state(key, direction).is_established() {
             self.notify(key, direction, NetworkEvent::Bad);
         }
@@ -459,7 +459,7 @@ impl Gist {
     }
 
     /// Handles the timers of a responding direction.
-    pub(super) fn responding_deadline(&mut self, key: Key, direction: Direction) {
+    pub(in crate::engine) fn responding_deadline(&mut self, key: Key, direction: Direction) {
         let Some(record) = invariant!(self.records.get(key), "a responding direction has its session") else {
             return;
         };
