@@ -12,10 +12,10 @@ use signalbox_core::handover::Entries;
 use signalbox_core::{Direction, Mri, NslpId, SessionId, Time, invariant};
 use signalbox_wire::{Reader, Writer};
 
-use super::compose::{limit, nli, normal};
+use super::Gist;
 use super::outbox::Envelope;
+use super::output::{Cause, limit, nli, normal, of_user};
 use super::routing::{PROVEN, Record};
-use super::{Cause, Gist, of_user};
 use crate::wire::{
     ErrorObject, GistError, Header, Infos, Message, MessageType, address, mri_encode, mri_parse,
     write_address,

@@ -34,11 +34,7 @@ impl Gist {
         let Self { config, .. } = self;
         self.records.set_limit(config.max_sessions);
         self.peers.set_limit(config.max_peers);
-        let (rate, burst) = (config.dmode_limit(), config.dmode_burst);
-        self.dmode.set_limits(now, rate, burst);
-        self.strangers.set_limits(now, rate.div_ceil(2), burst.div_ceil(2));
-        self.intercept.set_limits(now, config.intercept_rate, config.intercept_rate.div_ceil(4));
-        self.errors.set_limits(now, config.error_rate, config.error_rate.div_ceil(4));
+        self.rates.set_limits(now, config);
         self.handshakes.set_limits(now, config);
         self.associations.set_limits(now, &new.associations);
         Ok(())

@@ -4,8 +4,8 @@
 //! [`Gist::next_deadline`]. It reads no clock and opens no socket. Once its tables have grown, it allocates no memory for
 //! a message.
 //!
-//! * `receive` takes a datagram and checks whether it is for this node. `forward` sends on a message of an application
-//!   that this node does not have. Other messages go to the state machine of their type in `handshake`.
+//! * `receive` takes a datagram and checks whether it is for this node. `output` sends on a message of an application
+//!   that this node does not have; it composes messages and Errors, and limits their rates. Other messages go to the state machine of their type in `handshake`.
 //!   Each transition of RFC 5971 §6 is one function, named by its rule.
 //! * `send` handles messages of applications, `requests` their other requests.
 //! * `nat` translates between the two MRIs of a flow if a GIST-aware NAT is between this node and a peer.
@@ -25,11 +25,8 @@ mod trace;
 
 mod applications;
 mod association;
-mod compose;
 mod config;
 mod counters;
-mod errors;
-mod forward;
 mod handover;
 mod handshake;
 mod interfaces;
@@ -37,6 +34,7 @@ mod io;
 mod limits;
 mod nat;
 mod outbox;
+mod output;
 mod receive;
 mod report;
 mod requests;
@@ -51,11 +49,8 @@ use signalbox_core::index::KeyedHasher;
 use signalbox_core::rng::Random;
 use signalbox_core::service::Request;
 use signalbox_core::wheel;
-use signalbox_core::{
-    Causer, Changes, Direction, FairRate, IfIndex, Key, NslpId, SessionChange, SharedRate, Time, invariant,
-};
+use signalbox_core::{Changes, NslpId, SessionChange, Time, invariant};
 
-use core::net::IpAddr;
 use std::collections::VecDeque;
 
 use applications::Departed;
@@ -65,6 +60,7 @@ use handshake::Handshakes;
 use interfaces::Interfaces;
 use nat::Translations;
 use outbox::Outbox;
+use output::Rates;
 use routes::Routes;
 use routing::{Peers, Records};
 use sweep::Sweep;
@@ -95,25 +91,11 @@ pub struct Gist {
     handshakes: Handshakes,
     sweeps: VecDeque<Sweep>,
     routes: Routes,
-    /// Rate limit of D-mode messages (RFC 5971 §5.3.3), with a share for each interface, peer and source of flows.
-    dmode: FairRate,
-    /// The part of that limit that answers to senders without established state may take. They can be forged.
-    strangers: SharedRate,
-    errors: SharedRate,
-    intercept: SharedRate,
+    rates: Rates,
     associations: Associations,
     nat: Translations,
     inherited: Inherited,
     out: Outbox,
-}
-
-/// Who causes a D-mode message, for the rate limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cause {
-    /// The peer that began a session or was known before, or a user of this node.
-    Known(Causer),
-    /// The sender of a message that has proved nothing: its source, and the interface by which it came in.
-    Stranger(IpAddr, IfIndex),
 }
 
 impl Gist {
@@ -140,14 +122,7 @@ impl Gist {
             handshakes: Handshakes::new(&config, hasher, &mut rng),
             sweeps: VecDeque::new(),
             routes: Routes::new(&config),
-            dmode: FairRate::new(config.dmode_limit(), config.dmode_burst, hasher),
-            strangers: SharedRate::new(
-                config.dmode_limit().div_ceil(2),
-                config.dmode_burst.div_ceil(2),
-                None,
-            ),
-            errors: SharedRate::new(config.error_rate, config.error_rate.div_ceil(4), Some(hasher)),
-            intercept: SharedRate::new(config.intercept_rate, config.intercept_rate.div_ceil(4), None),
+            rates: Rates::new(&config, hasher),
             associations: Associations::new(core::mem::take(&mut config.associations), &mut rng),
             nat: Translations::default(),
             inherited: Inherited::default(),
@@ -270,9 +245,7 @@ impl Gist {
     /// (RFC 5971 §5.3.3). GIST-5.3.3-25.
     pub fn slowest_link(&mut self, now: Time, capacity: u64) {
         self.config.slowest_link = capacity;
-        let limit = self.config.dmode_limit();
-        self.dmode.set_limits(now, limit, self.config.dmode_burst);
-        self.strangers.set_limits(now, limit.div_ceil(2), self.config.dmode_burst.div_ceil(2));
+        self.rates.set_dmode(now, &self.config);
     }
 
     /// Handles what is due, at most so much of each kind. The rest stays due.
@@ -296,55 +269,4 @@ impl Gist {
             }
         }
     }
-
-    /// Whether the rate limit allows one more D-mode message now (RFC 5971 §5.3.3). GIST-5.3.3-19.
-    fn may_send(&mut self, cause: Cause) -> bool {
-        let now = self.now;
-        let allowed = match cause {
-            Cause::Known(causer) => self.dmode.allow(now, || causer),
-            // A flood of forged Queries leaves half of the rate to others.
-            Cause::Stranger(src, ifindex) => {
-                self.strangers.allow(now, (src, ifindex), || false) && self.dmode.allow_other(now)
-            }
-        };
-        self.counters.dmode_limited += u64::from(!allowed);
-        allowed
-    }
-
-    /// The same for a message of a record: the peer that began it causes it, or a user of this node.
-    fn may_send_for(&mut self, key: Key) -> bool {
-        let Self { records, peers, dmode, .. } = self;
-        let causer = || {
-            let Some(record) = invariant!(records.get(key), "only a session that stands sends messages")
-            else {
-                return of_user(None);
-            };
-            let party = record.flow.mri(Direction::Downstream).src();
-            let began = record.halves.iter().find(|half| half.state.is_responding());
-            let began =
-                began.and_then(|half| invariant!(peers.peer(half.peer), "a responding direction has a peer"));
-            match began {
-                Some(peer) => Causer { ifindex: peer.ifindex, neighbour: peer.address.ip(), party },
-                None => of_user(Some(party)),
-            }
-        };
-        let allowed = dmode.allow(self.now, causer);
-        self.counters.dmode_limited += u64::from(!allowed);
-        allowed
-    }
-
-    /// Who causes the answer to a message about a flow from this source: a known peer has its share beside that of strangers.
-    fn cause_of_answer(&self, (src, ifindex): (IpAddr, IfIndex), party: IpAddr) -> Cause {
-        if self.peers.is_known(src) {
-            Cause::Known(Causer { ifindex, neighbour: src, party })
-        } else {
-            Cause::Stranger(src, ifindex)
-        }
-    }
-}
-
-/// A user of this node, with the source of its flow.
-fn of_user(flow: Option<IpAddr>) -> Causer {
-    let none = IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED);
-    Causer { ifindex: IfIndex::NONE, neighbour: none, party: flow.unwrap_or(none) }
 }

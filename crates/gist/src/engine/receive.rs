@@ -77,7 +77,7 @@ impl Gist {
         let q_mode = !local || alert || c_flag;
         // GIST-5.3.2.3-08, GIST-5.3.2.3-09: candidates beyond the limit are discarded.
         let origin = (received.src.ip(), received.ifindex);
-        if q_mode && !self.intercept.allow(self.now, origin, || false) {
+        if q_mode && !self.rates.allow_q_mode(self.now, origin) {
             self.counters.intercept_limited += 1;
             dropped!(received, "interception rate limit");
             return;

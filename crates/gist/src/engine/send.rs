@@ -11,13 +11,13 @@ use signalbox_core::slab::Key;
 use signalbox_core::stamp::Stamp;
 use signalbox_core::{Causer, Direction, Mri, NslpId, SessionId, Time, invariant};
 
+use super::Gist;
 use super::association::{MAX_DATA, Need, Outcome};
-use super::compose::{flow_label, limit, nli, nli_ttl, normal, overhead, router_alert};
 use super::config::Config;
 use super::outbox::{Envelope, Unsent};
+use super::output::{Cause, flow_label, limit, nli, nli_ttl, normal, of_user, overhead, router_alert};
 use super::routes::{Waiting, route_query};
 use super::routing::{Egress, Queued, State};
-use super::{Cause, Gist, of_user};
 use crate::wire::{Message, MessageType, PORT};
 
 /// Octets of a Query's Stack-Proposal and Stack-Configuration-Data at most.

@@ -3,8 +3,8 @@
 use core::time::Duration;
 
 use super::{AssociationConfig, Associations};
-use crate::engine::compose::milliseconds;
 use crate::engine::io::Transport;
+use crate::engine::output::milliseconds;
 use crate::wire::{List, MaOptions, MaProtocolId, Profile, StackConfiguration, StackProposal};
 
 impl Transport {

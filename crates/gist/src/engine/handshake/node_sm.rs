@@ -7,9 +7,9 @@ use signalbox_core::{Direction, invariant};
 
 use crate::engine::Gist;
 use crate::engine::association::Answer;
-use crate::engine::compose::distance;
 use crate::engine::config::Installation;
 use crate::engine::io::PeeringPolicy;
+use crate::engine::output::distance;
 use crate::engine::receive::{Arrival, Subject};
 use crate::engine::routing::{Half, NONE, PROVEN, State};
 use crate::engine::sender::Sender;

@@ -9,7 +9,7 @@ use signalbox_core::{Direction, SessionChange, invariant};
 
 use crate::engine::Gist;
 use crate::engine::association::configuration;
-use crate::engine::compose::{distance, limit, nli, nli_ttl, normal, router_alert};
+use crate::engine::output::{distance, limit, nli, nli_ttl, normal, router_alert};
 use crate::engine::receive::{Arrival, Subject};
 use crate::engine::routing::{
     EXPIRE, Half, INACTIVE, NO_REFRESH, NONE, PROVEN, QueryContents, Querying, RETRY, State, TENTATIVE,

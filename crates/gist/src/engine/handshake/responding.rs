@@ -10,9 +10,9 @@ use signalbox_core::{Direction, IfIndex, invariant};
 
 use crate::engine::Gist;
 use crate::engine::association::{Answer, Owner, Stacks, configuration};
-use crate::engine::compose::{distance, limit, nli, nli_ttl, normal, room_for_answer};
 use crate::engine::interfaces::is_anycast;
 use crate::engine::outbox::Envelope;
+use crate::engine::output::{distance, limit, nli, nli_ttl, normal, room_for_answer};
 use crate::engine::receive::{Arrival, Subject};
 use crate::engine::routing::{
     EXPIRE, Egress, Half, NO_REFRESH, NONE, PROVEN, RETRY, State, StoredResponse, TENTATIVE, side,

@@ -6,28 +6,28 @@ use core::time::Duration;
 use signalbox_core::packet::{router_alert_v4, router_alert_v6};
 use signalbox_core::{Direction, Mri};
 
-use super::Gist;
-use super::config::Config;
-use super::outbox::Envelope;
-use super::receive::Arrival;
-use super::routes::covers;
+use crate::engine::Gist;
+use crate::engine::config::Config;
+use crate::engine::outbox::Envelope;
+use crate::engine::receive::Arrival;
+use crate::engine::routes::covers;
 use crate::wire::{HEADER_LENGTH, MAGIC, Nli, PORT};
 
 /// The validity time in the NLI (RFC 5971 A.3.3): whole milliseconds, never 0.
-pub(super) fn milliseconds(validity: Duration) -> u32 {
+pub(in crate::engine) fn milliseconds(validity: Duration) -> u32 {
     u32::try_from(validity.as_millis()).unwrap_or(u32::MAX).max(1)
 }
 
 /// Addressing of a message in normal encapsulation: from an address of this node and GIST's port, without IP options
 /// (RFC 5971 §5.3.1).
-pub(super) fn normal(config: &Config, src: IpAddr, dst: SocketAddr, ttl: u8) -> Envelope {
+pub(in crate::engine) fn normal(config: &Config, src: IpAddr, dst: SocketAddr, ttl: u8) -> Envelope {
     let (src, tos) = ((src, PORT).into(), config.dscp << 2);
     let (ifindex, gateway) = (None, None);
     Envelope { src, dst, ifindex, gateway, ttl, tos, dont_fragment: false, flow_label: 0, unproved: false }
 }
 
 /// The IPv6 flow label of the packets of a flow, 0 if its MRI has no flow label. GIST-5.8.1.2-05.
-pub(super) fn flow_label(mri: &Mri) -> u32 {
+pub(in crate::engine) fn flow_label(mri: &Mri) -> u32 {
     match mri {
         Mri::PathCoupled(p) => p.flow_label.unwrap_or(0),
         Mri::LooseEnd(_) => 0,
@@ -36,7 +36,7 @@ pub(super) fn flow_label(mri: &Mri) -> u32 {
 
 /// The IP options of a Q-mode packet and their length: Router Alert, which can be left out in IPv4 only (RFC 5971
 /// §5.3.2). GIST-5.3.2.1-02, GIST-5.3.2.2-01.
-pub(super) fn router_alert(config: &Config, dst: IpAddr, value: u16) -> ([u8; 8], usize) {
+pub(in crate::engine) fn router_alert(config: &Config, dst: IpAddr, value: u16) -> ([u8; 8], usize) {
     if dst.is_ipv6() {
         return (router_alert_v6(value), 8);
     }
@@ -47,14 +47,14 @@ pub(super) fn router_alert(config: &Config, dst: IpAddr, value: u16) -> ([u8; 8]
 
 /// Most octets of a GIST message on a link with this MTU; an MTU of 0 is not known. 64 octets are reserved for the
 /// headers around the message (RFC 5971 §4.3.3). GIST-4.3.3-06, GIST-4.3.3-07.
-pub(super) fn limit(config: &Config, mtu: u16) -> usize {
+pub(in crate::engine) fn limit(config: &Config, mtu: u16) -> usize {
     let most = usize::from(config.max_datagram);
     if mtu == 0 { most } else { most.min(usize::from(mtu).saturating_sub(64)) }
 }
 
 /// Most octets of a GIST message that answers a datagram of a sender that has proved nothing: with its headers it has at
 /// most one and a half times the octets of that datagram.
-pub(super) fn room_for_answer(a: &Arrival<'_>) -> usize {
+pub(in crate::engine) fn room_for_answer(a: &Arrival<'_>) -> usize {
     let around = MAGIC.len() + if a.dst.is_ipv6() { 48 } else { 28 };
     let came = around + a.options.len() + a.octets.len();
     (came * 3 / 2).saturating_sub(around)
@@ -63,7 +63,7 @@ pub(super) fn room_for_answer(a: &Arrival<'_>) -> usize {
 /// The IP-TTL field of an NLI of this node: the TTL of the packet downstream, the measured distance upstream (RFC 5971
 /// §5.2.2).
 /// GIST-5.2.2-05, GIST-5.2.2-07.
-pub(super) const fn nli_ttl(direction: Direction, sent: u8, distance: u8) -> u8 {
+pub(in crate::engine) const fn nli_ttl(direction: Direction, sent: u8, distance: u8) -> u8 {
     match direction {
         Direction::Downstream => sent,
         Direction::Upstream => distance,
@@ -73,7 +73,7 @@ pub(super) const fn nli_ttl(direction: Direction, sent: u8, distance: u8) -> u8 
 /// The distance to the sender of a message: measured if the message came downstream, in the NLI if it came upstream
 /// (RFC 5971 §5.2.2). `None`: the NLI has no TTL, or the received TTL is 0, as of messages over an association.
 /// GIST-5.2.2-06, GIST-5.2.2-08.
-pub(super) fn distance(mri: &Mri, nli: &Nli<'_>, received_ttl: u8) -> Option<u8> {
+pub(in crate::engine) fn distance(mri: &Mri, nli: &Nli<'_>, received_ttl: u8) -> Option<u8> {
     match mri.direction() {
         Direction::Downstream if nli.ip_ttl == 0 || received_ttl == 0 => None,
         Direction::Downstream => nli.ip_ttl.checked_sub(received_ttl),
@@ -82,12 +82,12 @@ pub(super) fn distance(mri: &Mri, nli: &Nli<'_>, received_ttl: u8) -> Option<u8>
 }
 
 /// The Network-Layer-Information of this node (RFC 5971 §5.2.2).
-pub(super) fn nli(config: &Config, validity: Duration, interface: IpAddr, ip_ttl: u8) -> Nli<'_> {
+pub(in crate::engine) fn nli(config: &Config, validity: Duration, interface: IpAddr, ip_ttl: u8) -> Nli<'_> {
     Nli { peer_identity: &config.identity, ip_ttl, validity_ms: milliseconds(validity), interface }
 }
 
 /// Octets of a Data message in normal encapsulation, without those of the application.
-pub(super) fn overhead(mri: &Mri, identity: usize) -> usize {
+pub(in crate::engine) fn overhead(mri: &Mri, identity: usize) -> usize {
     let address = if mri.src().is_ipv6() { 16 } else { 4 };
     let mri = match mri {
         Mri::PathCoupled(p) => {
@@ -107,7 +107,7 @@ pub(super) fn overhead(mri: &Mri, identity: usize) -> usize {
 impl Gist {
     /// The validity time that this node proposes and requires: the configured one, or a longer one, so that refreshes take
     /// at most half of the rate limit (RFC 5971 §4.4.4). GIST-4.4.4-04.
-    pub(super) fn validity(&self) -> Duration {
+    pub(in crate::engine) fn validity(&self) -> Duration {
         let limit = u64::from(self.config.dmode_limit());
         if limit == 0 {
             return self.config.validity;

@@ -4,21 +4,21 @@ use core::net::SocketAddr;
 
 use signalbox_core::NslpId;
 
-use super::Gist;
-use super::association::Owner;
 use super::compose::{limit, nli, normal, room_for_answer};
-use super::interfaces::is_anycast;
-use super::nat::nat_traversal_of;
-use super::outbox::Envelope;
-use super::receive::Arrival;
-use super::routing::NONE;
+use crate::engine::Gist;
+use crate::engine::association::Owner;
+use crate::engine::interfaces::is_anycast;
+use crate::engine::nat::nat_traversal_of;
+use crate::engine::outbox::Envelope;
+use crate::engine::receive::Arrival;
+use crate::engine::routing::NONE;
 use crate::wire::{ErrorObject, Header, Infos, Message, MessageType, Nli, ObjectType, find_object};
 
 impl Gist {
     /// Answers a message with an Error: to the address in its NLI or, if the NLI cannot be parsed and S=1, to its IP source
     /// (RFC 5971 §5.6). GIST-5.6-05, GIST-5.6-06. It neither uses nor makes state (GIST-5.6-02), does not retransmit
     /// (GIST-5.6-03), and limits the rate (GIST-5.6-04).
-    pub(super) fn send_error(&mut self, a: &Arrival<'_>, error: ErrorObject<'_>) {
+    pub(in crate::engine) fn send_error(&mut self, a: &Arrival<'_>, error: ErrorObject<'_>) {
         if a.association != NONE {
             return self.send_error_over(a, error);
         }
@@ -46,17 +46,16 @@ impl Gist {
         }
     }
 
-    /// Whether the rate of Errors allows one more. Peers have a rate of their own beside that of all: forged messages would otherwise
-    /// stop the Errors by which peers learn that this node has lost its state.
+    /// Whether the rate of Errors allows one more.
     fn may_send_error(&mut self, a: &Arrival<'_>) -> bool {
-        let Self { config, errors, peers, .. } = self;
+        let Self { config, rates, peers, .. } = self;
         let known = || a.association != NONE || peers.is_known(a.src.ip());
-        config.error_rate > 0 && errors.allow(self.now, (a.src.ip(), a.ifindex), known)
+        config.error_rate > 0 && rates.allow_error(self.now, (a.src.ip(), a.ifindex), known)
     }
 
     /// Sends an Error to a given address. With `through_nat` its source is the address that the message was sent to, so
     /// that a NAT on the path treats it as a reply (RFC 5971 §7.2.1). GIST-7.2.1-03.
-    pub(super) fn send_error_to(
+    pub(in crate::engine) fn send_error_to(
         &mut self,
         a: &Arrival<'_>,
         error: ErrorObject<'_>,

@@ -6,12 +6,12 @@ use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::packet::Received;
 use signalbox_core::{Direction, Mri};
 
-use super::Gist;
 use super::compose::flow_label;
-use super::outbox::Envelope;
-use super::receive::Arrival;
-use super::routes::{Parcel, route_query};
-use super::routing::NONE;
+use crate::engine::Gist;
+use crate::engine::outbox::Envelope;
+use crate::engine::receive::Arrival;
+use crate::engine::routes::{Parcel, route_query};
+use crate::engine::routing::NONE;
 use crate::wire::{
     Encapsulation, GistError, HEADER_LENGTH, Header, Info, MAGIC, ObjectType, find_mri, find_object,
     object_value_info,
@@ -25,7 +25,7 @@ const fn headers(ipv6: bool) -> usize {
 impl Gist {
     /// Forwards an intercepted datagram as a router does: the TTL is decremented, and nothing else changes (RFC 5971
     /// §5.3.2.3).
-    pub(super) fn forward_unchanged(&mut self, received: &Received<'_>) {
+    pub(in crate::engine) fn forward_unchanged(&mut self, received: &Received<'_>) {
         if received.ttl <= 1 {
             self.counters.ttl_expired += 1;
             dropped!(received, "IP TTL used up");
@@ -52,7 +52,7 @@ impl Gist {
     /// Only the common header and the MRI are parsed (GIST-4.3.4-16). The octets are sent as received, except for the hop
     /// count and a payload that the application replaced (GIST-4.3.2-06, GIST-4.3.4-17). The route lookup uses the whole
     /// MRI (GIST-4.3.4-07).
-    pub(super) fn forward(&mut self, a: &Arrival<'_>, header: &Header, payload: Option<&[u8]>) {
+    pub(in crate::engine) fn forward(&mut self, a: &Arrival<'_>, header: &Header, payload: Option<&[u8]>) {
         if a.ttl <= 1 {
             self.counters.ttl_expired += 1;
             dropped!(a, "IP TTL used up");
@@ -100,7 +100,7 @@ impl Gist {
 
     /// Sends a forwarded message along its route. GIST-4.3.4-09: a message that is larger than the MTU is refused.
     /// GIST-5.3.3-21: the rate limit of D-mode messages does not apply.
-    pub(super) fn forward_along(&mut self, parcel: &Parcel, result: Result<Route, NoRoute>) {
+    pub(in crate::engine) fn forward_along(&mut self, parcel: &Parcel, result: Result<Route, NoRoute>) {
         let Ok(route) = result else {
             self.counters.transmit_failed += 1;
             dropped!(parcel, "no route");
