@@ -131,7 +131,7 @@ impl Gist {
     /// GIST-4.4.6-06, GIST-5.6-02.
     fn inform(&mut self, Entry { nslp, session, peer, own, mri }: &Entry) {
         let known = self.records.find(mri, *session, *nslp).is_some();
-        let usable = self.registration(*nslp).is_some()
+        let usable = self.applications.registration(*nslp).is_some()
             && self.interfaces.is_local(*own)
             && self.is_possible_peer(peer.ip())
             && own.is_ipv6() == peer.is_ipv6();

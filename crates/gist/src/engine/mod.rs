@@ -5,9 +5,9 @@
 //! a message.
 //!
 //! * `receive` takes a datagram and checks whether it is for this node. `output` sends on a message of an application
-//!   that this node does not have; it composes messages and Errors, and limits their rates. Other messages go to the state machine of their type in `handshake`.
-//!   Each transition of RFC 5971 §6 is one function, named by its rule.
-//! * `send` handles messages of applications, `requests` their other requests.
+//!   that this node does not have; it composes messages and Errors, and limits their rates. Other messages go to the
+//!   state machine of their type in `handshake`. Each transition of RFC 5971 §6 is one function, named by its rule.
+//! * `applications` has their registrations, sends their messages, and handles their other requests.
 //! * `nat` translates between the two MRIs of a flow if a GIST-aware NAT is between this node and a peer.
 //! * `routing` is the routing state: the table of all sessions, and the peers and egresses that they share.
 //! * `routes` looks routes up, finds the sessions that a route change concerns, and repairs them.
@@ -37,23 +37,18 @@ mod outbox;
 mod output;
 mod receive;
 mod report;
-mod requests;
 mod routes;
 mod routing;
-mod send;
 mod sender;
-mod sweep;
 mod view;
 
 use signalbox_core::index::KeyedHasher;
 use signalbox_core::rng::Random;
 use signalbox_core::service::Request;
 use signalbox_core::wheel;
-use signalbox_core::{Changes, NslpId, SessionChange, Time, invariant};
+use signalbox_core::{Changes, SessionChange, Time, invariant};
 
-use std::collections::VecDeque;
-
-use applications::Departed;
+use applications::Applications;
 use association::Associations;
 use handover::Inherited;
 use handshake::Handshakes;
@@ -63,7 +58,6 @@ use outbox::Outbox;
 use output::Rates;
 use routes::Routes;
 use routing::{Peers, Records};
-use sweep::Sweep;
 
 pub use association::{AssociationConfig, AssociationState, AssociationView};
 pub use config::{ANY_INTERFACE, Config, ConfigError, IngressFilter, Installation, OwnAddress};
@@ -82,14 +76,11 @@ pub struct Gist {
     rng: Random,
     /// The time of the last input.
     now: Time,
-    applications: Vec<(NslpId, Registration)>,
-    /// Applications that were unregistered, while their routing state is removed.
-    departed: VecDeque<Departed>,
+    applications: Applications,
     interfaces: Interfaces,
     records: Records,
     peers: Peers,
     handshakes: Handshakes,
-    sweeps: VecDeque<Sweep>,
     routes: Routes,
     rates: Rates,
     associations: Associations,
@@ -114,13 +105,11 @@ impl Gist {
             counters: Counters::default(),
             changes: Changes::default(),
             now: Time::ZERO,
-            applications: Vec::new(),
-            departed: VecDeque::new(),
+            applications: Applications::default(),
             interfaces: Interfaces::default(),
             records: Records::new(config.max_sessions, hasher),
             peers: Peers::new(config.max_peers, KeyedHasher::new(&mut rng)),
             handshakes: Handshakes::new(&config, hasher, &mut rng),
-            sweeps: VecDeque::new(),
             routes: Routes::new(&config),
             rates: Rates::new(&config, hasher),
             associations: Associations::new(core::mem::take(&mut config.associations), &mut rng),
@@ -192,7 +181,7 @@ impl Gist {
     /// When [`Input::Timer`] is due, or an earlier time; `None` while no timer runs.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        let sweeping = !self.sweeps.is_empty() || !self.departed.is_empty() || self.routes.is_walking();
+        let sweeping = self.applications.is_walking() || self.routes.is_walking();
         let sweep = (sweeping || self.associations.is_ending()).then_some(self.now);
         [
             self.records.next_deadline(),

@@ -100,7 +100,7 @@ impl Gist {
     }
 
     fn demultiplex(&mut self, a: &Arrival<'_>, nslp: NslpId, kind: MessageType, received: &Received<'_>) {
-        let hosted = self.registration(nslp).is_some();
+        let hosted = self.applications.registration(nslp).is_some();
         let q_mode = a.encapsulation == Encapsulation::QMode;
         let header = match Header::parse(a.octets) {
             Ok(header) => header,

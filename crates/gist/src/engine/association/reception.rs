@@ -201,7 +201,7 @@ impl Gist {
         }
         let of_application = !matches!(header.kind, MessageType::ERROR | MessageType::MA_HELLO);
         // GIST-4.3.4-03
-        if of_application && self.registration(header.nslp).is_none() {
+        if of_application && self.applications.registration(header.nslp).is_none() {
             self.counters.unknown_nslp += 1;
             dropped!(a, "unknown NSLPID");
             if header.kind != MessageType::RESPONSE {

@@ -14,11 +14,11 @@ use signalbox_wire::Writer;
 
 use super::{Association, Associations, Transport};
 use crate::engine::Gist;
+use crate::engine::applications::Outgoing;
 use crate::engine::counters::Counters;
 use crate::engine::io::ChannelId;
 use crate::engine::outbox::Outbox;
 use crate::engine::routing::{ASSOCIATED, Record, State};
-use crate::engine::send::Outgoing;
 use crate::wire::{Encapsulation, Message, MessageType};
 
 /// Most octets of an application's message: the 12-bit length of an NSLP-Data object (RFC 5971 A.2), although the whole

@@ -44,7 +44,7 @@ impl Gist {
             return;
         }
         self.counters.queries_received += 1;
-        match self.registration(subject.nslp).map(|r| r.policy) {
+        match self.applications.registration(subject.nslp).map(|r| r.policy) {
             Some(PeeringPolicy::Ask) => self.ask_application(a, message, subject),
             // GIST-4.3.2-01: a node that is addressed must peer.
             Some(PeeringPolicy::Never) if !a.local => self.forward(a, &message.header, None),

@@ -8,13 +8,13 @@ use signalbox_core::stamp::{Span, Stamp};
 use signalbox_core::{Direction, SessionChange, invariant};
 
 use crate::engine::Gist;
+use crate::engine::applications::{q_mode, unsent};
 use crate::engine::association::configuration;
 use crate::engine::output::{distance, limit, nli, nli_ttl, normal, router_alert};
 use crate::engine::receive::{Arrival, Subject};
 use crate::engine::routing::{
     EXPIRE, Half, INACTIVE, NO_REFRESH, NONE, PROVEN, QueryContents, Querying, RETRY, State, TENTATIVE,
 };
-use crate::engine::send::{q_mode, unsent};
 use crate::wire::{GistError, Message, MessageType, ObjectType, PORT, object_value_info};
 
 /// IP TTL of upstream Queries. Receivers derive the distance from it (RFC 5971 §5.8.1.3).
@@ -127,7 +127,8 @@ impl Gist {
             let options = options.get(..count).unwrap_or_default();
             message.stack_configuration = Some(configuration(self.associations.config.hold_time, options));
         }
-        let alert = self.registration(nslp).unwrap_or_default().router_alert_to(envelope.dst.ip());
+        let alert =
+            self.applications.registration(nslp).unwrap_or_default().router_alert_to(envelope.dst.ip());
         let (options, length) = router_alert(&self.config, envelope.dst.ip(), alert);
         let options = options.get(..length).unwrap_or_default();
         let limit = limit(&self.config, egress.mtu);

@@ -10,10 +10,10 @@ use signalbox_core::slab::Key;
 use signalbox_core::{Direction, IfIndex, Mri, PathCoupled, Time, invariant};
 
 use crate::engine::Gist;
+use crate::engine::applications::Stateless;
 use crate::engine::interfaces::is_anycast;
 use crate::engine::outbox::Envelope;
 use crate::engine::routing::Egress;
-use crate::engine::send::Stateless;
 
 /// The highest bit of a lookup's id is set for a [`Lookup`], and not for the lookup of a record.
 const NOT_A_RECORD: u64 = 1 << 63;

@@ -7,11 +7,11 @@ use signalbox_core::slab::Key;
 use signalbox_core::stamp::Span;
 use signalbox_core::{Direction, invariant};
 
-use super::Gist;
-use super::routing::{BY_APPLICATION, State, TENTATIVE};
+use crate::engine::Gist;
+use crate::engine::routing::{BY_APPLICATION, State, TENTATIVE};
 
 impl Gist {
-    pub(super) fn request(&mut self, request: Request<'_>) {
+    pub(in crate::engine) fn request(&mut self, request: Request<'_>) {
         match request {
             Request::SendMessage(ref message) => self.send_message(message),
             Request::Peering { check, decision } => self.decide(check, decision),
@@ -41,7 +41,7 @@ impl Gist {
     /// `SetStateLifetime` for one session (RFC 5971 B.5): the period of `Inactive_QNode`, which starts again (GIST-6.2-24). A
     /// lifetime of zero removes the state (GIST-4.4.4-08, GIST-B.5-01). A Responding-SM cannot extend its own lifetime, so
     /// only zero has an effect on it.
-    pub(super) fn set_lifetime(&mut self, key: Key, direction: Direction, lifetime: Duration) {
+    pub(in crate::engine) fn set_lifetime(&mut self, key: Key, direction: Direction, lifetime: Duration) {
         let now = self.now;
         let Some(record) =
             invariant!(self.records.get_mut(key), "a lifetime is set for a session that stands")
@@ -67,7 +67,13 @@ impl Gist {
     /// Bad: a Query is sent, and Data is queued (GIST-7.1.3-10). A Responding-SM cannot repair its state (GIST-7.1.3-07):
     /// Bad state is removed, Tentative state is kept. The application gets no notification (GIST-7.1.3-06), and the other
     /// direction does not change (GIST-7.1.3-05).
-    pub(super) fn invalidate(&mut self, key: Key, direction: Direction, status: InvalidStatus, data: &[u8]) {
+    pub(in crate::engine) fn invalidate(
+        &mut self,
+        key: Key,
+        direction: Direction,
+        status: InvalidStatus,
+        data: &[u8],
+    ) {
         let Some(record) = invariant!(self.records.get_mut(key), "only a session that stands is invalidated")
         else {
             return;
@@ -97,7 +103,7 @@ impl Gist {
     }
 
     /// Handles all timers of a record that are due, then arms the next one.
-    pub(super) fn deadline(&mut self, key: Key) {
+    pub(in crate::engine) fn deadline(&mut self, key: Key) {
         for direction in [Direction::Downstream, Direction::Upstream] {
             let state = self.records.state(key, direction);
             if state.is_querying() {

@@ -11,13 +11,15 @@ use signalbox_core::slab::Key;
 use signalbox_core::stamp::Stamp;
 use signalbox_core::{Causer, Direction, Mri, NslpId, SessionId, Time, invariant};
 
-use super::Gist;
-use super::association::{MAX_DATA, Need, Outcome};
-use super::config::Config;
-use super::outbox::{Envelope, Unsent};
-use super::output::{Cause, flow_label, limit, nli, nli_ttl, normal, of_user, overhead, router_alert};
-use super::routes::{Waiting, route_query};
-use super::routing::{Egress, Queued, State};
+use crate::engine::Gist;
+use crate::engine::association::{MAX_DATA, Need, Outcome};
+use crate::engine::config::Config;
+use crate::engine::outbox::{Envelope, Unsent};
+use crate::engine::output::{
+    Cause, flow_label, limit, nli, nli_ttl, normal, of_user, overhead, router_alert,
+};
+use crate::engine::routes::{Waiting, route_query};
+use crate::engine::routing::{Egress, Queued, State};
 use crate::wire::{Message, MessageType, PORT};
 
 /// Octets of a Query's Stack-Proposal and Stack-Configuration-Data at most.
@@ -25,7 +27,7 @@ const MAX_STACKS: usize = 20 + 20;
 
 /// A stateless message that waits for its route.
 #[derive(Debug)]
-pub(super) struct Stateless {
+pub(in crate::engine) struct Stateless {
     nslp: NslpId,
     session: SessionId,
     mri: Mri,
@@ -37,20 +39,20 @@ pub(super) struct Stateless {
 
 /// Payload and attributes of one Data message.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Outgoing<'a> {
-    pub(super) data: &'a [u8],
-    pub(super) handle: Option<MessageHandle>,
-    pub(super) ip_ttl: Option<u8>,
-    pub(super) hops: Option<u8>,
+pub(in crate::engine) struct Outgoing<'a> {
+    pub(in crate::engine) data: &'a [u8],
+    pub(in crate::engine) handle: Option<MessageHandle>,
+    pub(in crate::engine) ip_ttl: Option<u8>,
+    pub(in crate::engine) hops: Option<u8>,
     /// Over an association: its loss is reported.
-    pub(super) reliable: bool,
+    pub(in crate::engine) reliable: bool,
     /// Over an association: the end of its timeout.
-    pub(super) deadline: Option<Time>,
+    pub(in crate::engine) deadline: Option<Time>,
 }
 
 impl Gist {
     /// `SendMessage` (RFC 5971 B.1). If the message cannot be sent, its status is reported at once, if it has a handle.
-    pub(super) fn send_message(&mut self, m: &SendMessage<'_>) {
+    pub(in crate::engine) fn send_message(&mut self, m: &SendMessage<'_>) {
         if let Err(error) = self.try_send(m) {
             self.counters.requests_refused += 1;
             tracing::debug!(session = %m.session, reason = ?error, "request to send refused");
@@ -61,7 +63,7 @@ impl Gist {
     fn try_send(&mut self, m: &SendMessage<'_>) -> Result<(), SendError> {
         // GIST-4.3.3-02, GIST-B.1-06: hop count 0 is refused.
         let sane = m.hops != Some(0) && m.ip_ttl != Some(0) && m.data.len().is_multiple_of(4);
-        if !sane || self.registration(m.nslp).is_none() {
+        if !sane || self.applications.registration(m.nslp).is_none() {
             return Err(SendError::Refused);
         }
         let need = self.need(m)?;
@@ -203,7 +205,7 @@ impl Gist {
 
     /// Queues a message until the handshake is complete: Querying-SM rule 1 (GIST-6.2-04), Responding-SM rule 7
     /// (GIST-6.3-07).
-    pub(super) fn store(
+    pub(in crate::engine) fn store(
         &mut self,
         key: Key,
         direction: Direction,
@@ -246,7 +248,7 @@ impl Gist {
 
     /// Sends the queued messages of a direction in order (Querying-SM rule 4, Responding-SM rule 8). Returns whether
     /// messages are left that need another transport than the session has.
-    pub(super) fn send_stored(&mut self, key: Key, direction: Direction) -> bool {
+    pub(in crate::engine) fn send_stored(&mut self, key: Key, direction: Direction) -> bool {
         if self.waits_for_drain(key, direction) {
             return false;
         }
@@ -301,7 +303,7 @@ impl Gist {
 
     /// Sends Data along established state: Querying-SM rule 5 (GIST-6.2-10, GIST-6.2-13), Responding-SM rule 3
     /// (GIST-6.3-16, GIST-6.3-21). GIST-4.3.3-14: the destination is the peer's address and port.
-    pub(super) fn send_data(
+    pub(in crate::engine) fn send_data(
         &mut self,
         key: Key,
         direction: Direction,
@@ -394,7 +396,7 @@ impl Gist {
 
     /// The MRI of an explicitly routed message: that of the message, or the MRI of a peer behind a NAT; and whether there is a
     /// NAT.
-    pub(super) fn mri_for_explicit_peer(&self, peer: u32, m: &SendMessage<'_>) -> (Mri, bool) {
+    pub(in crate::engine) fn mri_for_explicit_peer(&self, peer: u32, m: &SendMessage<'_>) -> (Mri, bool) {
         let direction = m.mri.direction();
         let key = self.records.find(&m.mri, m.session, m.nslp);
         let key = key.filter(|key| self.records.get(*key).is_some_and(|r| r.half(direction).peer == peer));
@@ -431,7 +433,7 @@ impl Gist {
     }
 
     /// Sends Q-mode Data when its route is known (RFC 5971 §4.3.3).
-    pub(super) fn send_stateless_along(&mut self, m: Stateless, result: Result<Route, NoRoute>) {
+    pub(in crate::engine) fn send_stateless_along(&mut self, m: Stateless, result: Result<Route, NoRoute>) {
         let status = match self.q_mode_data(&m, result) {
             Ok(()) => MessageStatus::Sent(TransferAttributes { stateless: true, ..Default::default() }),
             Err(error) => MessageStatus::Failed(error),
@@ -455,7 +457,7 @@ impl Gist {
         message.session = Some(m.session);
         message.nli = Some(nli(&self.config, validity, egress.address, ttl));
         message.nslp_data = Some(&m.data);
-        let alert = self.registration(m.nslp).unwrap_or_default().router_alert_to(m.mri.dst());
+        let alert = self.applications.registration(m.nslp).unwrap_or_default().router_alert_to(m.mri.dst());
         let (options, length) = router_alert(&self.config, m.mri.dst(), alert);
         let options = options.get(..length).unwrap_or_default();
         let limit = limit(&self.config, egress.mtu);
@@ -469,7 +471,13 @@ impl Gist {
 /// `own_source` is set, to the flow's destination, with DSCP and flow label of the flow. Upstream (§5.8.1.3): from the
 /// signaling source to the flow's source, with the same fields. GIST-5.8.1.3-05, GIST-5.8.1.3-07, GIST-5.8.1.3-08. The
 /// loose-end method has the same addresses, without DSCP and flow label (§5.8.2.2). GIST-5.8.1.2-02, GIST-5.8.1.2-03, GIST-5.8.1.2-05, GIST-5.8.2-02, GIST-5.8.2-03.
-pub(super) fn q_mode(config: &Config, egress: &Egress, mri: &Mri, own_source: bool, ttl: u8) -> Envelope {
+pub(in crate::engine) fn q_mode(
+    config: &Config,
+    egress: &Egress,
+    mri: &Mri,
+    own_source: bool,
+    ttl: u8,
+) -> Envelope {
     let dscp = match mri {
         Mri::PathCoupled(p) => p.dscp.unwrap_or(config.dscp),
         Mri::LooseEnd(_) => config.dscp,
@@ -510,7 +518,7 @@ fn has_real_addresses(mri: &Mri) -> bool {
 }
 
 /// The status of a message that was not composed.
-pub(super) const fn unsent(error: Unsent, data: usize, limit: usize) -> SendError {
+pub(in crate::engine) const fn unsent(error: Unsent, data: usize, limit: usize) -> SendError {
     match error {
         Unsent::TooLarge(size) => {
             SendError::TooLarge { max: limit.saturating_sub(size.saturating_sub(data)) & !3 }

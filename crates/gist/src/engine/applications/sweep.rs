@@ -7,7 +7,7 @@ use signalbox_core::service::InvalidStatus;
 use signalbox_core::slab::Key;
 use signalbox_core::{Mri, NslpId, invariant};
 
-use super::Gist;
+use crate::engine::Gist;
 
 /// Records that one call visits.
 const STEP: u32 = 4096;
@@ -47,16 +47,16 @@ impl Gist {
     }
 
     fn sweep(&mut self, what: What) -> bool {
-        if self.sweeps.len() >= MOST {
+        if self.applications.sweeps.len() >= MOST {
             return false;
         }
-        self.sweeps.push_back(Sweep { next: 0, what });
+        self.applications.sweeps.push_back(Sweep { next: 0, what });
         true
     }
 
     /// Continues the first walk.
-    pub(super) fn run_sweeps(&mut self) {
-        let Some(mut sweep) = self.sweeps.pop_front() else { return };
+    pub(in crate::engine) fn run_sweeps(&mut self) {
+        let Some(mut sweep) = self.applications.sweeps.pop_front() else { return };
         let used_slots = self.records.used_slots();
         let end = sweep.next.saturating_add(STEP).min(used_slots);
         for index in sweep.next..end {
@@ -66,7 +66,7 @@ impl Gist {
         }
         sweep.next = end;
         if end < used_slots {
-            self.sweeps.push_front(sweep);
+            self.applications.sweeps.push_front(sweep);
         }
     }
 

@@ -4,9 +4,9 @@ use signalbox_core::service::SendError;
 use signalbox_core::wheel;
 use signalbox_core::{Direction, NslpId, Time};
 
-use super::Gist;
-use super::io::Registration;
-use super::routing::{BY_APPLICATION, State};
+use crate::engine::Gist;
+use crate::engine::io::Registration;
+use crate::engine::routing::{BY_APPLICATION, State};
 
 /// Records that one call visits to remove the state of an unregistered application.
 const STEP: u32 = 4096;
@@ -23,14 +23,14 @@ impl Gist {
     ///
     /// It may be called while the node runs. State of an earlier application with the same NSLPID is removed first.
     pub fn register(&mut self, nslp: NslpId, registration: Registration) {
-        while let Some(at) = self.departed.iter().position(|departed| departed.nslp == nslp) {
-            if let Some(departed) = self.departed.remove(at) {
+        while let Some(at) = self.applications.departed.iter().position(|departed| departed.nslp == nslp) {
+            if let Some(departed) = self.applications.departed.remove(at) {
                 self.remove_of(nslp, departed.next, u32::MAX);
             }
         }
-        match self.applications.iter_mut().find(|(known, _)| *known == nslp) {
+        match self.applications.registered.iter_mut().find(|(known, _)| *known == nslp) {
             Some((_, known)) => *known = registration,
-            None => self.applications.push((nslp, registration)),
+            None => self.applications.registered.push((nslp, registration)),
         }
     }
 
@@ -39,30 +39,25 @@ impl Gist {
     /// [`Gist::poll`] afterwards. An unknown application is ignored.
     pub fn unregister(&mut self, now: Time, nslp: NslpId) {
         self.now = self.now.max(now);
-        let before = self.applications.len();
-        self.applications.retain(|(known, _)| *known != nslp);
-        if self.applications.len() == before {
+        let before = self.applications.registered.len();
+        self.applications.registered.retain(|(known, _)| *known != nslp);
+        if self.applications.registered.len() == before {
             return;
         }
         self.out.recycle();
-        self.departed.push_back(Departed { nslp, next: 0 });
+        self.applications.departed.push_back(Departed { nslp, next: 0 });
         self.block(nslp, false);
         self.abandon_checks(nslp);
         self.run_timers(wheel::portion(false));
     }
 
-    /// The registration of an application, if this node has it.
-    pub(super) fn registration(&self, nslp: NslpId) -> Option<Registration> {
-        self.applications.iter().find(|(known, _)| *known == nslp).map(|(_, registration)| *registration)
-    }
-
     /// Continues to remove the state of the first unregistered application.
-    pub(super) fn run_departures(&mut self) {
-        let Some(Departed { nslp, next }) = self.departed.pop_front() else { return };
+    pub(in crate::engine) fn run_departures(&mut self) {
+        let Some(Departed { nslp, next }) = self.applications.departed.pop_front() else { return };
         let end = next.saturating_add(STEP);
         self.remove_of(nslp, next, end);
         if end < self.records.used_slots() {
-            self.departed.push_front(Departed { nslp, next: end });
+            self.applications.departed.push_front(Departed { nslp, next: end });
         }
     }
 
