@@ -209,7 +209,7 @@ impl Gist {
 
     /// The list of channels whose association appears, changes its state or disappears, to watch and to take from.
     pub const fn association_changes(&mut self) -> &mut Changes<ChannelId> {
-        &mut self.associations.changes
+        self.associations.changes()
     }
 
     /// Counts since the start.

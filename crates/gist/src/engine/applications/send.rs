@@ -163,11 +163,13 @@ impl Gist {
         let enabled = self.associations.enabled();
         let need = if m.attributes.security != Security::None {
             // Only TLS protects messages; without a port for TLS they are refused.
-            self.associations.config.tls_port.ok_or(SendError::Refused)?;
+            if !self.associations.can_be_secure() {
+                return Err(SendError::Refused);
+            }
             Need::Secure
         } else if m.attributes.reliable {
             Need::Association
-        } else if enabled && self.associations.config.always {
+        } else if self.associations.are_preferred() {
             Need::Preferred
         } else {
             Need::Datagram

@@ -1,5 +1,8 @@
 //! Messaging associations (RFC 5971 §4.4.3, §4.4.5, §5.4, §5.7, §6.4; RFC 6084).
 //!
+//! [`Associations`] owns the table of associations, its queues and its limits. Other rooms name an association by its place in
+//! the table. A session takes one in its handshake (`associate`, `answer`, `settle_mode`) and sends over it (`send_along`).
+//!
 //! * `state`: what is stored in each state of §6.4, and by who opened the association.
 //! * `stack`: proposal and choice of protocol stacks.
 //! * `handshake`: selection of the association of a session, at both nodes. `loss`: what its end means for a session.
@@ -216,7 +219,7 @@ impl Timed for Association {
 /// All associations of a node.
 #[derive(Debug)]
 pub(super) struct Associations {
-    pub(super) config: AssociationConfig,
+    config: AssociationConfig,
     slab: Slab<Association>,
     /// Number of associations of each transport.
     counts: [u32; Transport::ALL.len()],
@@ -253,7 +256,7 @@ pub(super) struct Associations {
     next_channel: u64,
     next_hello_id: u32,
     /// Channels of associations that appeared, changed their state or disappeared, while somebody watches.
-    pub(super) changes: Changes<ChannelId>,
+    changes: Changes<ChannelId>,
 }
 
 /// A number of octets as a number of rows of [`Shares`].
@@ -306,6 +309,26 @@ impl Associations {
         self.accepts_of.set_rate(now, accept_rate.div_ceil(4));
         self.unread.set_limit(octets(max_buffered));
         self.queued.set_limit(octets(max_queued_total));
+    }
+
+    /// The list of channels whose association appears, changes its state or disappears, to watch and to take from.
+    pub(super) const fn changes(&mut self) -> &mut Changes<ChannelId> {
+        &mut self.changes
+    }
+
+    /// MA-Hold-Time of this node (RFC 5971 §4.4.5).
+    pub(super) const fn hold_time(&self) -> Duration {
+        self.config.hold_time
+    }
+
+    /// Whether messages use associations where no message needs one.
+    pub(super) const fn are_preferred(&self) -> bool {
+        self.enabled() && self.config.always
+    }
+
+    /// Whether this node has associations that protect messages.
+    pub(super) const fn can_be_secure(&self) -> bool {
+        self.config.tls_port.is_some()
     }
 
     /// Whether this node has connection mode.

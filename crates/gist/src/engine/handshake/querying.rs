@@ -125,7 +125,7 @@ impl Gist {
         if !stacks.is_empty() {
             message.stack_proposal = Some(stacks.proposal());
             let options = options.get(..count).unwrap_or_default();
-            message.stack_configuration = Some(configuration(self.associations.config.hold_time, options));
+            message.stack_configuration = Some(configuration(self.associations.hold_time(), options));
         }
         let alert =
             self.applications.registration(nslp).unwrap_or_default().router_alert_to(envelope.dst.ip());

@@ -263,7 +263,7 @@ impl Gist {
         if answer == Answer::Offer {
             let options = options.get(..count).unwrap_or_default();
             response.stack_proposal = Some(stacks.proposal());
-            response.stack_configuration = Some(configuration(self.associations.config.hold_time, options));
+            response.stack_configuration = Some(configuration(self.associations.hold_time(), options));
         }
         let to = SocketAddr::new(subject.nli.interface, a.src.port());
         let envelope = Envelope { unproved: !peer, ..normal(&self.config, own, to, ttl) };
