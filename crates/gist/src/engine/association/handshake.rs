@@ -281,7 +281,7 @@ impl Gist {
             message.stack_configuration = Some(configuration(self.associations.config.hold_time, &[]));
         }
         let tools = (&mut self.out, &mut self.rng, &mut self.counters);
-        let owner = Owner::control();
+        let owner = Owner::Gist;
         if self.associations.send(tools, self.now, index, &message, &owner).is_ok() {
             self.counters.confirms_sent += 1;
             if let Some(association) =

@@ -5,7 +5,7 @@
 //! a diagnostic MA-Hello, which §6.4 allows, is sent if no message was received for the hold time of this node.
 
 use signalbox_core::rng::Random;
-use signalbox_core::service::{MessageStatus, NetworkEvent, SendError};
+use signalbox_core::service::{NetworkEvent, SendError};
 use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
 use signalbox_core::wheel::AT_ONCE;
@@ -315,14 +315,14 @@ impl Gist {
             End::Unauthorised => self.counters.associations_unauthorized += 1,
         }
         // Over a channel that was not set up no message was sent.
-        let waits = end != End::NotConnected && unsent.iter().any(|waiting| waiting.reliable);
+        let waits = end != End::NotConnected && unsent.iter().any(Waiting::is_reliable);
         let lost = lost || end == End::Failure || waits;
         for waiting in unsent {
             if end == End::NotConnected && self.take_back(&waiting) {
                 continue;
             }
             let error = if refused { SendError::Unreached(transport.into()) } else { SendError::NoNextNode };
-            self.out.status(waiting.of, waiting.handle, MessageStatus::Failed(error));
+            waiting.fail(&mut self.out, error);
         }
         if lost {
             self.held_lost(index);

@@ -50,13 +50,7 @@ pub(in crate::engine) enum Need {
 pub(super) struct Waiting {
     octets: Box<[u8]>,
     stream: u16,
-    /// The application and its session.
-    pub(super) of: (NslpId, SessionId),
-    pub(super) handle: Option<MessageHandle>,
-    pub(super) reliable: bool,
-    pub(super) deadline: Option<Time>,
-    /// The session of the message, and the transport that it needs. `None`: it cannot be sent in another way.
-    pub(super) by: Option<(Key, Direction, Need)>,
+    owner: Owner,
 }
 
 impl Waiting {
@@ -65,8 +59,17 @@ impl Waiting {
         let mut octets = Vec::new();
         // Messages of GIST itself are far below all limits.
         message.encode(&mut Writer::new(&mut octets)).unwrap_or_default();
-        let of = GIST_ITSELF;
-        Self { octets: octets.into(), stream, of, handle: None, reliable: false, deadline: None, by: None }
+        Self { octets: octets.into(), stream, owner: Owner::Gist }
+    }
+
+    /// Whether its loss has to be reported.
+    pub(super) const fn is_reliable(&self) -> bool {
+        self.owner.is_reliable()
+    }
+
+    /// It fails.
+    pub(super) fn fail(&self, out: &mut Outbox, error: SendError) {
+        self.owner.report(out, MessageStatus::Failed(error));
     }
 
     pub(super) fn octets(&self) -> usize {
@@ -74,34 +77,52 @@ impl Waiting {
     }
 }
 
-/// The owner of GIST's own messages. Their status is not reported.
-const GIST_ITSELF: (NslpId, SessionId) = (NslpId::NONE, SessionId([0; 16]));
-
 /// The owner of a message, and how it is sent.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::engine) struct Owner {
+pub(in crate::engine) enum Owner {
+    /// GIST itself. The message may use the queue beyond the limit for applications, and its status is not reported.
+    Gist,
+    /// An application.
+    Application(OfApplication),
+}
+
+/// A message of an application.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::engine) struct OfApplication {
     /// The application and its session.
-    pub(in crate::engine) of: (NslpId, SessionId),
-    pub(in crate::engine) handle: Option<MessageHandle>,
-    pub(in crate::engine) reliable: bool,
-    pub(in crate::engine) deadline: Option<Time>,
-    /// A message of GIST itself. It may use the queue beyond the limit for applications.
-    pub(in crate::engine) control: bool,
-    /// The session of the message, and the transport that it needs.
-    pub(in crate::engine) by: Option<(Key, Direction, Need)>,
+    of: (NslpId, SessionId),
+    handle: Option<MessageHandle>,
+    reliable: bool,
+    deadline: Option<Time>,
+    /// The session of the message, and the transport that it needs. `None`: it cannot be sent in another way.
+    by: Option<(Key, Direction, Need)>,
 }
 
 impl Outgoing<'_> {
-    const fn owner(&self, of: (NslpId, SessionId)) -> Owner {
+    const fn owner(&self, of: (NslpId, SessionId), by: Option<(Key, Direction, Need)>) -> Owner {
         let Self { handle, reliable, deadline, .. } = *self;
-        Owner { of, handle, reliable, deadline, control: false, by: None }
+        Owner::Application(OfApplication { of, handle, reliable, deadline, by })
     }
 }
 
 impl Owner {
-    /// The owner of a message of GIST itself.
-    pub(in crate::engine) const fn control() -> Self {
-        Self { of: GIST_ITSELF, handle: None, reliable: false, deadline: None, control: true, by: None }
+    const fn is_reliable(&self) -> bool {
+        matches!(self, Self::Application(OfApplication { reliable: true, .. }))
+    }
+
+    /// When the timeout of the message ends.
+    const fn deadline(&self) -> Option<Time> {
+        match self {
+            Self::Gist => None,
+            Self::Application(of) => of.deadline,
+        }
+    }
+
+    /// Reports the status of the message, if its application wants to know.
+    fn report(&self, out: &mut Outbox, status: MessageStatus) {
+        if let Self::Application(OfApplication { of, handle, .. }) = *self {
+            out.status(of, handle, status);
+        }
     }
 }
 
@@ -117,8 +138,8 @@ fn stream(session: SessionId) -> u16 {
 
 /// How long the channel may delay a message (RFC 6084 §3.4). A reliable message is dropped by the queue only: the
 /// application must be notified, and the channel reports no drops (RFC 5971 §4.1.2). SCTP-3.3-02.
-fn lifetime(reliable: bool, deadline: Option<Time>, now: Time) -> Option<Duration> {
-    deadline.filter(|_| !reliable).map(|at| at.since(now))
+fn lifetime(owner: &Owner, now: Time) -> Option<Duration> {
+    owner.deadline().filter(|_| !owner.is_reliable()).map(|at| at.since(now))
 }
 
 /// The transfer attributes of a sent message.
@@ -172,14 +193,14 @@ impl Associations {
         // GIST's own messages of a session use the session's stream as well, so that the Confirm stays before the Data.
         let stream = message.session.map_or(0, stream);
         if association.is_up() && association.queue.is_empty() && association.unsent() < window {
-            let lifetime = lifetime(owner.reliable, owner.deadline, now);
+            let lifetime = lifetime(owner, now);
             let size = out
                 .send_channel(association.channel, (stream, lifetime), message)
                 .map_err(|_| SendError::Refused)?;
             association.written += size;
             self.unsent += size;
             let sent = MessageStatus::Sent(attributes(association.transport, lifetime));
-            out.status(owner.of, owner.handle, sent);
+            owner.report(out, sent);
             self.tg_raw_data(index, now, rng);
             return Ok(());
         }
@@ -188,17 +209,15 @@ impl Associations {
         let size = octets.len();
         let from = source(association.remote);
         // Messages of GIST itself have a higher limit.
-        let max = if owner.control { 2 * max } else { max };
+        let max = if matches!(owner, Owner::Gist) { 2 * max } else { max };
         let is_full = association.queued + size > max || self.queued.limit() == 0;
         if is_full || self.queued.take_many(from, super::octets(size)).is_err() {
             counters.queue_full += 1;
             return Err(SendError::Overload);
         }
         association.queued += size;
-        let Owner { of, handle, reliable, deadline, by, .. } = *owner;
-        let octets = octets.into();
-        association.queue.push_back(Waiting { octets, stream, of, handle, reliable, deadline, by });
-        if let Some(deadline) = deadline {
+        association.queue.push_back(Waiting { octets: octets.into(), stream, owner: *owner });
+        if let Some(deadline) = owner.deadline() {
             association.expires =
                 association.expires.map_or(Some(deadline), |first| Some(first.min(deadline)));
             self.arm(index);
@@ -312,8 +331,7 @@ impl Gist {
         message.mri = Some(self.nat.mri_for_peer(key, direction, record.flow.mri(direction)).into());
         message.session = Some(record.session);
         message.nslp_data = Some(outgoing.data);
-        let by = Some((key, direction, need));
-        let owner = Owner { by, ..outgoing.owner((record.nslp, record.session)) };
+        let owner = outgoing.owner((record.nslp, record.session), Some((key, direction, need)));
         let tools = (&mut self.out, &mut self.rng, &mut self.counters);
         self.associations.send(tools, now, index, &message, &owner)?;
         self.counters.associated_sent += 1;
@@ -352,7 +370,7 @@ impl Gist {
         message.session = Some(m.session);
         message.nslp_data = Some(outgoing.data);
         let tools = (&mut self.out, &mut self.rng, &mut self.counters);
-        table.send(tools, self.now, index, &message, &outgoing.owner((m.nslp, m.session)))?;
+        table.send(tools, self.now, index, &message, &outgoing.owner((m.nslp, m.session), None))?;
         self.counters.associated_sent += 1;
         if outgoing.reliable {
             table.sent_explicitly(index, (m.nslp, m.session, m.mri));
@@ -387,10 +405,10 @@ impl Gist {
             associations.queued.release_many(source(association.remote), super::octets(size));
             association.written += size;
             associations.unsent += size;
-            let lifetime = lifetime(waiting.reliable, waiting.deadline, *now);
+            let lifetime = lifetime(&waiting.owner, *now);
             out.send_channel_octets(association.channel, (waiting.stream, lifetime), &waiting.octets);
             let status = MessageStatus::Sent(attributes(association.transport, lifetime));
-            out.status(waiting.of, waiting.handle, status);
+            waiting.owner.report(out, status);
         }
         if association.queue.is_empty() {
             association.expires = None;
@@ -401,7 +419,8 @@ impl Gist {
     /// The channel of an association could not be set up: its messages go back to their sessions, which try another
     /// transport. False: the message cannot be kept.
     pub(super) fn take_back(&mut self, waiting: &Waiting) -> bool {
-        let Some((key, direction, need)) = waiting.by else { return false };
+        let Owner::Application(owner) = waiting.owner else { return false };
+        let Some((key, direction, need)) = owner.by else { return false };
         // The application has ended the session in this direction: a later message of it must not take this one along.
         if self.records.state(key, direction) == State::None {
             return false;
@@ -409,17 +428,17 @@ impl Gist {
         let Ok(message) = Message::parse(&waiting.octets, Encapsulation::Association) else { return false };
         let record = invariant!(self.records.get(key), "a message comes back to a session that stands");
         let (Some(data), Some(record)) = (message.nslp_data, record) else { return false };
-        let attributes = TransferAttributes { reliable: waiting.reliable, ..Default::default() };
+        let attributes = TransferAttributes { reliable: owner.reliable, ..Default::default() };
         let m = SendMessage {
             data,
-            handle: waiting.handle,
+            handle: owner.handle,
             nslp: record.nslp,
             session: record.session,
             mri: record.flow.mri(direction),
             state: None,
             sii: None,
             attributes,
-            timeout: waiting.deadline.map(|at| at.since(self.now)),
+            timeout: owner.deadline.map(|at| at.since(self.now)),
             ip_ttl: None,
             hops: Some(message.header.hops),
         };
@@ -443,14 +462,14 @@ impl Gist {
             _ => SendError::NoNextNode,
         };
         association.queue.retain(|waiting| {
-            let over = waiting.deadline.is_some_and(|at| at <= *now);
+            let over = waiting.owner.deadline().is_some_and(|at| at <= *now);
             if over {
                 gone += waiting.octets.len();
-                out.status(waiting.of, waiting.handle, MessageStatus::Failed(error));
+                waiting.fail(out, error);
             }
             !over
         });
-        association.expires = association.queue.iter().filter_map(|waiting| waiting.deadline).min();
+        association.expires = association.queue.iter().filter_map(|waiting| waiting.owner.deadline()).min();
         association.queued -= gone;
         associations.queued.release_many(source(association.remote), super::octets(gone));
     }

@@ -273,7 +273,7 @@ impl Gist {
         // GIST-5.1-10, GIST-4.4.3-05
         if let Answer::Over(association) = answer {
             let tools = (&mut self.out, &mut self.rng, &mut self.counters);
-            let owner = Owner::control();
+            let owner = Owner::Gist;
             match self.associations.send(tools, self.now, association, &response, &owner) {
                 Ok(()) => self.counters.responses_sent += 1,
                 Err(_) => self.counters.transmit_failed += 1,

@@ -36,7 +36,7 @@ impl Gist {
             self.counters.errors_suppressed += 1;
             return;
         }
-        let owner = Owner::control();
+        let owner = Owner::Gist;
         let mut message = Message::new(MessageType::ERROR, NslpId::NONE, self.config.hops);
         message.error = Some(error);
         let tools = (&mut self.out, &mut self.rng, &mut self.counters);
