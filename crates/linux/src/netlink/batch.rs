@@ -76,6 +76,13 @@ impl Batch {
         self
     }
 
+    /// The requests as they would be sent, but for their sequence numbers.
+    #[cfg(test)]
+    pub(crate) fn octets(&mut self) -> &[u8] {
+        self.end();
+        &self.octets
+    }
+
     /// Removes all requests.
     pub(crate) fn clear(&mut self) {
         self.octets.clear();

@@ -277,3 +277,26 @@ fn frame() -> [u8; 4] {
     let [high, low] = SUBSYSTEM.to_be_bytes();
     [0, 0, high, low]
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::netlink::codec::Messages;
+
+    /// The attributes of the requests that `compose` appends, each after its fixed part, with the kind of the request.
+    pub(crate) fn composed(compose: impl FnOnce(&mut Batch)) -> Vec<(u16, Vec<u8>)> {
+        let mut requests = Batch::open(NETLINK_NETFILTER).unwrap();
+        compose(&mut requests);
+        Messages(requests.octets()).map(|message| (message.kind, message.body[4..].to_vec())).collect()
+    }
+
+    /// The expressions of a rule: name and data.
+    pub(crate) fn expressions(rule: &[u8]) -> Vec<(String, Vec<u8>)> {
+        let name = |octets| String::from_utf8_lossy(octets).trim_end_matches('\0').to_owned();
+        let list = Attributes(find(Attributes(rule), NFTA_RULE_EXPRESSIONS).unwrap());
+        list.map(|(_, one)| {
+            (name(find(Attributes(one), 1).unwrap()), find(Attributes(one), 2).unwrap().to_vec())
+        })
+        .collect()
+    }
+}

@@ -11,7 +11,7 @@ use super::flow::{Action, Flow, Shape};
 use crate::netlink::Batch;
 use crate::netlink::nftables::expression::{drop, go_to};
 use crate::netlink::nftables::flow::{self, Part, Translation};
-use crate::netlink::nftables::set::{self, Element, Set, Value};
+use crate::netlink::nftables::set::{self, Element, Form, Set, Value};
 use crate::netlink::nftables::{self, Hook, MANGLE, NFPROTO_INET};
 
 /// Name of our table, in family `inet`.
@@ -152,9 +152,10 @@ pub(super) fn compose(requests: &mut Batch, mark: u32, most: u32, translate: boo
                 &Set {
                     name: &name(purpose, shape, ipv6),
                     ipv6,
-                    key: shape.parts(),
+                    key: Form::Parts(shape.parts()),
                     value: value_of(purpose),
                     ranges,
+                    timeouts: true,
                     // A pinhole may have a second port.
                     size: if ranges { MOST_RANGES } else { most.saturating_mul(2) },
                 },
@@ -235,11 +236,11 @@ const fn translates(purpose: Use) -> bool {
     matches!(purpose, Use::Port(_) | Use::Address(_))
 }
 
-const fn value_of(purpose: Use) -> &'static [Part] {
+const fn value_of(purpose: Use) -> Option<Form<'static>> {
     match purpose {
-        Use::Deny | Use::Allow => &[],
-        Use::Port(_) => &[Part::Destination, Part::DestinationPort],
-        Use::Address(_) => &[Part::Destination],
+        Use::Deny | Use::Allow => None,
+        Use::Port(_) => Some(Form::Parts(&[Part::Destination, Part::DestinationPort])),
+        Use::Address(_) => Some(Form::Parts(&[Part::Destination])),
     }
 }
 

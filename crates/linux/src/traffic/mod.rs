@@ -4,7 +4,7 @@
 //! * `signaling` defines the share of signaling messages at a link.
 //! * `bpf` finds a packet's reservation by hashing (`filter`), polices and marks the packet, and selects its queue. The
 //!   program is `bpf/traffic.c`; `object` reads its compiled form.
-//! * `nft` finds the queue where eBPF is not allowed, with fewer capabilities.
+//! * `nft` finds the queue by nftables where eBPF is not allowed, with fewer capabilities.
 //! * `kept` leaves the queues in force at a planned end, and adopts those of the process before.
 //! * `link` holds the state of one interface, [`Enforcer`] all links and reservations; `links` opens the links.
 //! * `ahead` makes own queues before reservations need them.
@@ -25,7 +25,6 @@ mod object;
 mod rates;
 mod restore;
 mod signaling;
-mod tool;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;

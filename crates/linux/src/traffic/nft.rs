@@ -4,9 +4,11 @@
 //! A reservation with a code point also has an element in a map from its class to a chain that writes the code point: each class is that
 //! of one reservation here. All packets of the class are marked, because the class delays what exceeds its rate.
 //!
-//! The nft tool makes the maps when a link is opened; signaling changes them by netlink. Filters with both hosts, the
-//! protocol and both ports are in a hash. All others are in a map of ranges, which is small and slower to change. The
-//! kernel cannot match DSCP, flow label or SPI in the same lookup, so filters with these are refused.
+//! Filters with both hosts, the protocol and both ports are in a hash. All others are in a map of ranges, which is small and
+//! slower to change. The kernel cannot match DSCP, flow label or SPI in the same lookup, so filters with these are refused.
+//! `rules` has the maps and rules of a link.
+
+mod rules;
 
 use std::io;
 
@@ -14,18 +16,16 @@ use netlink_sys::protocols::NETLINK_NETFILTER;
 use signalbox_core::traffic::{FlowFilter, ReserveError};
 
 use super::config::LinkConfig;
-use super::htb::{BEST_EFFORT, MAJOR, class_id};
-use super::signaling::{Kind, Signaling};
+use super::htb::class_id;
+use super::signaling::Signaling;
 use crate::error::OpenError;
 use crate::netlink::Batch;
 use crate::netlink::nftables::set::{self, Change, Value};
-use crate::netlink::nftables::{self, NFPROTO_INET, begin, delete_table, end};
+use crate::netlink::nftables::{self, NFPROTO_INET, delete_table};
+use rules::{MOST_EXACT, MOST_RANGES, Names};
 
 /// Name of our table, in family `inet`.
 pub(super) const TABLE: &str = "signalbox_traffic";
-/// Most elements of a hash, and of a map of ranges.
-const MOST_EXACT: usize = 65_536;
-const MOST_RANGES: usize = 256;
 
 /// A filter as an element of one of the maps.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub(super) struct Elements {
 pub(super) struct Maps {
     /// The table, which other links have, too.
     table: String,
-    ifindex: u32,
+    names: Names,
     requests: Batch,
     /// Number of rules of the link's chain.
     rules: usize,
@@ -58,10 +58,7 @@ pub(super) struct Maps {
 
 impl std::fmt::Debug for Maps {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Maps")
-            .field("ifindex", &self.ifindex)
-            .field("held", &self.held)
-            .finish_non_exhaustive()
+        f.debug_struct("Maps").field("names", &self.names).field("held", &self.held).finish_non_exhaustive()
     }
 }
 
@@ -72,13 +69,16 @@ impl Maps {
         config: &LinkConfig,
         signaling: Signaling,
     ) -> Result<Self, OpenError> {
-        let ruleset = ruleset((table, ifindex), config.signaling, signaling);
-        super::tool::nft(&ruleset, "nft-maps-unsupported", "the kernel needs nf_tables and nft_limit")?;
-        let requests = Batch::open(NETLINK_NETFILTER)
+        let mut requests = Batch::open(NETLINK_NETFILTER)
             .map_err(|error| OpenError::system("opening a netlink socket for nftables", &error))?;
+        let names = Names(ifindex);
+        nftables::transact(&mut requests, |requests| {
+            rules::compose(requests, table, names, config.signaling, signaling);
+        })
+        .map_err(|error| refused(&error))?;
         let rules =
-            rules(table, ifindex).map_err(|error| OpenError::system("reading the nftables rules", &error))?;
-        Ok(Self { table: table.to_owned(), ifindex, requests, rules, held: [0; 2] })
+            rules(table, names).map_err(|error| OpenError::system("reading the nftables rules", &error))?;
+        Ok(Self { table: table.to_owned(), names, requests, rules, held: [0; 2] })
     }
 
     /// The table of nftables.
@@ -88,7 +88,7 @@ impl Maps {
 
     /// Whether the rules of the link are all there. Nothing that has rules in front of it can be deleted alone.
     pub(super) fn are_whole(&self) -> io::Result<bool> {
-        Ok(rules(&self.table, self.ifindex)? == self.rules)
+        Ok(rules(&self.table, self.names)? == self.rules)
     }
 
     /// Encodes the filters as elements, or returns why they cannot be installed.
@@ -104,7 +104,9 @@ impl Maps {
         let [hash_held, ranges_held] = self.held;
         if elements.is_empty() {
             Err(ReserveError::Unsupported)
-        } else if ranges_held + ranges > MOST_RANGES || hash_held + elements.len() > MOST_EXACT {
+        } else if ranges_held + ranges > MOST_RANGES as usize
+            || hash_held + elements.len() > MOST_EXACT as usize
+        {
             Err(ReserveError::Full)
         } else {
             Ok(Elements { filters: elements, dscp })
@@ -116,28 +118,26 @@ impl Maps {
         if new == old && queue == was {
             return Ok(());
         }
-        begin(&mut self.requests);
+        let (table, names, requests) = (self.table.as_str(), self.names, &mut self.requests);
         let class = |queue| class_id(queue).to_ne_bytes().to_vec();
-        for (how, elements, queue) in [(Change::Delete, old, was), (Change::New, new, queue)] {
-            for element in &elements.filters {
-                let map = map_name(self.ifindex, element.ipv6, element.to.is_some());
-                let element = set::Element {
-                    key: element.from.clone(),
-                    end: element.to.clone(),
-                    value: Some(Value::Octets(class(queue))),
-                };
-                set::change(&mut self.requests, (&self.table, &map), &element, how);
+        nftables::transact(requests, |requests| {
+            for (how, elements, queue) in [(Change::Delete, old, was), (Change::New, new, queue)] {
+                for element in &elements.filters {
+                    let map = names.map(element.ipv6, element.to.is_some());
+                    let element = set::Element {
+                        key: element.from.clone(),
+                        end: element.to.clone(),
+                        value: Some(Value::Octets(class(queue))),
+                    };
+                    set::change(requests, (table, &map), &element, how);
+                }
+                if let Some(dscp) = elements.dscp {
+                    let value = Some(Value::GoTo(names.mark_chain(dscp)));
+                    let element = set::Element { key: class(queue), end: None, value };
+                    set::change(requests, (table, &names.marks()), &element, how);
+                }
             }
-            if let Some(dscp) = elements.dscp {
-                let value = Some(Value::GoTo(mark_chain(self.ifindex, dscp)));
-                let element = set::Element { key: class(queue), end: None, value };
-                set::change(&mut self.requests, (&self.table, &marks_name(self.ifindex)), &element, how);
-            }
-        }
-        end(&mut self.requests);
-        if let Some((_, error)) = self.requests.send_transaction()?.into_iter().next() {
-            return Err(error);
-        }
+        })?;
         let count = |elements: &Elements, ranges| {
             elements.filters.iter().filter(|e| e.to.is_some() == ranges).count()
         };
@@ -151,14 +151,22 @@ impl Maps {
 /// Removes our table, with the parts of all links. A missing table is no error.
 pub(super) fn remove(table: &str) -> io::Result<()> {
     let mut requests = Batch::open(NETLINK_NETFILTER)?;
-    begin(&mut requests);
-    delete_table(&mut requests, NFPROTO_INET, table);
-    end(&mut requests);
-    match requests.send_transaction()?.into_iter().next() {
+    let removed = nftables::transact(&mut requests, |requests| delete_table(requests, NFPROTO_INET, table));
+    removed.or_else(|error| match error.raw_os_error() {
         // There is no such table, or this kernel has no nftables at all.
-        Some((_, error)) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EOPNOTSUPP)) => Ok(()),
-        Some((_, error)) => Err(error),
-        None => Ok(()),
+        Some(libc::ENOENT | libc::EOPNOTSUPP) => Ok(()),
+        _ => Err(error),
+    })
+}
+
+fn refused(error: &io::Error) -> OpenError {
+    match error.raw_os_error() {
+        Some(libc::EPERM) => OpenError::net_admin("laying the nftables rules", error),
+        _ => OpenError::new(
+            "nft-maps-unsupported",
+            format!("the kernel does not take the nftables maps ({error})"),
+            "the kernel needs nf_tables and nft_limit",
+        ),
     }
 }
 
@@ -193,96 +201,8 @@ fn element(filter: &FlowFilter) -> Option<Element> {
 }
 
 /// The number of rules in a link's chain.
-fn rules(table: &str, ifindex: u32) -> io::Result<usize> {
-    nftables::rules(NFPROTO_INET, (table, &format!("link{ifindex}")))
-}
-
-fn map_name(ifindex: u32, ipv6: bool, ranges: bool) -> String {
-    let (family, kind) = (if ipv6 { 6 } else { 4 }, if ranges { "ranges" } else { "flows" });
-    format!("link{ifindex}_{kind}{family}")
-}
-
-fn marks_name(ifindex: u32) -> String {
-    format!("link{ifindex}_marks")
-}
-
-/// The chain that writes a code point.
-fn mark_chain(ifindex: u32, dscp: u8) -> String {
-    format!("link{ifindex}_dscp{}", dscp & 0x3f)
-}
-
-/// The nftables script of a link. The more specific lookup comes last, so that it overrides the other; signaling
-/// (octets a second) comes first, and the code points of the classes last.
-fn ruleset((table, ifindex): (&str, u32), share: u64, signaling: Signaling) -> String {
-    let mut maps = String::new();
-    let (mut chains, mut rules) =
-        if share == 0 { <_>::default() } else { signaling_rules(ifindex, share, signaling) };
-    for (ipv6, address, header, family) in
-        [(false, "ipv4_addr", "ip", "ipv4"), (true, "ipv6_addr", "ip6", "ipv6")]
-    {
-        for (ranges, options) in
-            [(true, format!("flags interval; size {MOST_RANGES}")), (false, format!("size {MOST_EXACT}"))]
-        {
-            let map = map_name(ifindex, ipv6, ranges);
-            maps.push_str(&format!(
-                "  map {map} {{ type {address} . {address} . inet_proto . inet_service . inet_service : classid; \
-                 {options}; }}\n"
-            ));
-            rules.push_str(&format!(
-                "    meta nfproto {family} meta priority set {header} saddr . {header} daddr . meta l4proto . \
-                 th sport . th dport map @{map}\n"
-            ));
-        }
-    }
-    let marks = marks_name(ifindex);
-    maps.push_str(&format!("  map {marks} {{ type classid : verdict; size {MOST_EXACT}; }}\n"));
-    rules.push_str(&format!("    meta priority vmap @{marks}\n"));
-    for dscp in 0..64 {
-        let chain = mark_chain(ifindex, dscp);
-        chains.push_str(&format!(
-            "  chain {chain} {{\n    ip dscp set {dscp}\n    ip6 dscp set {dscp}\n  }}\n"
-        ));
-    }
-    format!(
-        "table inet {table} {{\n{maps}{chains}  chain link{ifindex} {{\n    type filter hook postrouting priority 300; policy \
-         accept;\n    oif != {ifindex} accept\n{rules}  }}\n}}\n"
-    )
-}
-
-/// The chains for each kind of signaling in IP packets, and the rules that lead there. ARP has no IP packets.
-fn signaling_rules(ifindex: u32, share: u64, signaling: Signaling) -> (String, String) {
-    let Signaling { mark, port } = signaling;
-    let major = MAJOR >> 16;
-    let (mut chains, mut rules) = (String::new(), String::new());
-    for (kind, name, conditions) in [
-        (Kind::Own, "own", vec![format!("meta mark {mark:#x}")]),
-        (
-            Kind::Neighbours,
-            "neighbours",
-            vec!["ip6 hoplimit 255 icmpv6 type { 133, 134, 135, 136, 137 }".to_owned()],
-        ),
-        (
-            Kind::Passing,
-            "passing",
-            ["th dport", "th sport"]
-                .map(|end| format!("meta l4proto {{ 6, 17, 132 }} {end} {port}"))
-                .into_iter()
-                .chain(["meta l4proto 46".to_owned()])
-                .collect(),
-        ),
-    ] {
-        let (bucket, class) = (kind.bucket(share), kind.class());
-        // nftables adds the octets of one second at the rate to the burst.
-        let (rate, burst) = (bucket.rate, u64::from(bucket.burst).saturating_sub(bucket.rate));
-        chains.push_str(&format!(
-            "  chain link{ifindex}_{name} {{\n    limit rate {rate} bytes/second burst {burst} bytes meta priority set \
-             {major:x}:{class:x} accept\n    meta priority set {major:x}:{BEST_EFFORT:x} accept\n  }}\n"
-        ));
-        for condition in conditions {
-            rules.push_str(&format!("    {condition} goto link{ifindex}_{name}\n"));
-        }
-    }
-    (chains, rules)
+fn rules(table: &str, names: Names) -> io::Result<usize> {
+    nftables::rules(NFPROTO_INET, (table, &names.link()))
 }
 
 #[cfg(test)]

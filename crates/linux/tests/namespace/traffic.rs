@@ -405,6 +405,9 @@ fn without_ebpf_the_maps_are_nftables() {
                 ". udp . 0-65535 . 301 : 5342:101",
                 "fd01::/64 . fd02::1",
                 "5342:102 : goto",
+                "ip6 saddr . ip6 daddr . meta l4proto . th sport . th dport map @link",
+                "meta priority vmap @link",
+                "ip6 dscp set ef",
             ] {
                 assert!(maps.contains(element), "{element} in {maps}");
             }
@@ -427,6 +430,27 @@ fn without_ebpf_the_maps_are_nftables() {
         })
         .unwrap();
     assert_eq!(kernel_state(&net.r), before);
+}
+
+/// An interface that another namespace had for some time comes back with its number. What the maps had of it is gone.
+#[test]
+fn without_ebpf_a_link_that_comes_back_has_empty_maps() {
+    let net = Network::new("back");
+    let away = Namespace::create(&format!("sbxt-{}-away", std::process::id())).unwrap();
+    let open = || Enforcer::open(&TrafficConfig { ebpf: false, ..config() }).unwrap();
+    let (mut enforcer, number) = net.r.run(|| (open(), ifindex("rb"))).unwrap();
+    for _ in 0..2 {
+        net.r.run(|| reserve_all(&mut enforcer, "rb", 0..5)).unwrap();
+        tool(&net.r, &format!("ip link set rb netns {}", away.name()));
+        net.r.run(|| assert!(enforcer.refresh().is_empty())).unwrap();
+        assert_eq!(enforcer.capabilities().next().unwrap().ifindex, IfIndex::NONE);
+        tool(&away, &format!("ip link set rb netns {}", net.r.name()));
+        net.r.run(|| assert!(enforcer.refresh().is_empty())).unwrap();
+        assert_eq!(enforcer.capabilities().next().unwrap().ifindex, number);
+        assert!(!tool(&net.r, "nft list table inet signalbox_traffic").contains("elements"));
+    }
+    net.r.run(|| enforcer.close()).unwrap().unwrap();
+    away.delete().unwrap();
 }
 
 /// The output of a tool that runs in this thread's namespace.

@@ -6,12 +6,14 @@ use crate::netlink::Batch;
 
 pub(super) const NFTA_EXPR_NAME: u16 = 1;
 pub(super) const NFTA_EXPR_DATA: u16 = 2;
-const NFT_REG_VERDICT: u32 = 0;
+pub(super) const NFT_REG_VERDICT: u32 = 0;
 pub(super) const NFT_REG_1: u32 = 1;
-pub(super) const NFTA_META_DREG: u16 = 1;
-pub(super) const NFTA_META_KEY: u16 = 2;
+const NFTA_META_DREG: u16 = 1;
+const NFTA_META_KEY: u16 = 2;
 const NFTA_META_SREG: u16 = 3;
+pub(super) const NFT_META_PRIORITY: u32 = 2;
 const NFT_META_MARK: u32 = 3;
+const NFT_META_OIF: u32 = 5;
 const NFT_META_IIFNAME: u32 = 6;
 const NFT_META_PKTTYPE: u32 = 19;
 const NFT_META_SDIF: u32 = 33;
@@ -43,6 +45,18 @@ pub(super) const NFTA_PAYLOAD_BASE: u16 = 2;
 pub(super) const NFTA_PAYLOAD_OFFSET: u16 = 3;
 pub(super) const NFTA_PAYLOAD_LEN: u16 = 4;
 const NFTA_PAYLOAD_SREG: u16 = 5;
+const NFTA_PAYLOAD_CSUM_TYPE: u16 = 6;
+const NFTA_PAYLOAD_CSUM_OFFSET: u16 = 7;
+const NFT_PAYLOAD_CSUM_INET: u32 = 1;
+/// Offset of the checksum in the header of IPv4.
+const CHECKSUM_V4: u32 = 10;
+const NFTA_LIMIT_RATE: u16 = 1;
+const NFTA_LIMIT_UNIT: u16 = 2;
+const NFTA_LIMIT_BURST: u16 = 3;
+const NFTA_LIMIT_TYPE: u16 = 4;
+const NFT_LIMIT_PKT_BYTES: u32 = 1;
+/// The unit of a rate: seconds.
+const SECOND: u64 = 1;
 const NFTA_IMMEDIATE_DREG: u16 = 1;
 const NFTA_IMMEDIATE_DATA: u16 = 2;
 const NFTA_DATA_VERDICT: u16 = 2;
@@ -100,9 +114,7 @@ pub(crate) fn protocol(rule: &mut Batch, protocol: u8) {
 
 /// The rule continues with packets that came in by the interface of this name.
 pub(crate) fn arrived_by(rule: &mut Batch, name: &str) {
-    append(rule, "meta", |meta| {
-        meta.attribute(NFTA_META_DREG, &number(NFT_REG_1)).attribute(NFTA_META_KEY, &number(NFT_META_IIFNAME))
-    });
+    load_meta(rule, NFT_META_IIFNAME);
     compare_name(rule, name);
 }
 
@@ -111,6 +123,12 @@ pub(crate) fn arrived_by(rule: &mut Batch, name: &str) {
 pub(crate) fn arrived_below_by(rule: &mut Batch, name: &str) {
     load_meta(rule, NFT_META_SDIFNAME);
     compare_name(rule, name);
+}
+
+/// The rule continues with packets that leave by another interface than that of this number.
+pub(crate) fn leaves_elsewhere(rule: &mut Batch, ifindex: u32) {
+    load_meta(rule, NFT_META_OIF);
+    compare(rule, Compare::NotEqual, &ifindex.to_ne_bytes());
 }
 
 /// The rule continues with packets that the routes lead out by the interface of this name.
@@ -170,6 +188,40 @@ fn payload(rule: &mut Batch, register: u16, header: Header, (offset, octets): (u
             .attribute(NFTA_PAYLOAD_BASE, &number(header as u32))
             .attribute(NFTA_PAYLOAD_OFFSET, &number(offset))
             .attribute(NFTA_PAYLOAD_LEN, &number(octets))
+    });
+}
+
+/// Writes a code point, 0–63, into the header of the packet, which is of this family.
+pub(crate) fn write_dscp(rule: &mut Batch, ipv6: bool, dscp: u8) {
+    // The first two octets of both headers. What is not of the code point stays: the version, the length and ECN, or the label.
+    let (left, value) =
+        if ipv6 { (0xf03f, u16::from(dscp & 0x3f) << 6) } else { (0xff03, u16::from(dscp & 0x3f) << 2) };
+    load(rule, Header::Network, (0, 2));
+    change_bits(rule, &u16::to_be_bytes(left), &value.to_be_bytes());
+    append(rule, "payload", |payload| {
+        payload
+            .attribute(NFTA_PAYLOAD_SREG, &number(NFT_REG_1))
+            .attribute(NFTA_PAYLOAD_BASE, &number(Header::Network as u32))
+            .attribute(NFTA_PAYLOAD_OFFSET, &number(0))
+            .attribute(NFTA_PAYLOAD_LEN, &number(2));
+        if !ipv6 {
+            payload
+                .attribute(NFTA_PAYLOAD_CSUM_TYPE, &number(NFT_PAYLOAD_CSUM_INET))
+                .attribute(NFTA_PAYLOAD_CSUM_OFFSET, &number(CHECKSUM_V4));
+        }
+        payload
+    });
+}
+
+/// The rule continues with packets within a rate, in octets a second. The kernel adds the octets of one second at the rate to the burst,
+/// in octets.
+pub(crate) fn within_rate(rule: &mut Batch, rate: u64, burst: u32) {
+    append(rule, "limit", |limit| {
+        limit
+            .attribute(NFTA_LIMIT_RATE, &rate.to_be_bytes())
+            .attribute(NFTA_LIMIT_UNIT, &SECOND.to_be_bytes())
+            .attribute(NFTA_LIMIT_BURST, &number(burst))
+            .attribute(NFTA_LIMIT_TYPE, &number(NFT_LIMIT_PKT_BYTES))
     });
 }
 
@@ -248,17 +300,19 @@ pub(crate) fn immediate(rule: &mut Batch, value: &[u8]) {
 /// Sets the mark of the packet.
 pub(crate) fn mark(rule: &mut Batch, mark: u32) {
     immediate(rule, &mark.to_ne_bytes());
-    append(rule, "meta", |meta| {
-        meta.attribute(NFTA_META_KEY, &number(NFT_META_MARK)).attribute(NFTA_META_SREG, &number(NFT_REG_1))
-    });
+    set_meta(rule, NFT_META_MARK, NFT_REG_1);
+}
+
+/// Sets the priority of the packet: at a link with classes, the number of its class.
+pub(crate) fn priority(rule: &mut Batch, class: u32) {
+    immediate(rule, &class.to_ne_bytes());
+    set_meta(rule, NFT_META_PRIORITY, NFT_REG_1);
 }
 
 /// Sets the mark of a packet of a VRF's device to the number of the interface by which it came in, at the hooks input and forward.
 pub(crate) fn mark_below(rule: &mut Batch) {
     load_meta(rule, NFT_META_SDIF);
-    append(rule, "meta", |meta| {
-        meta.attribute(NFTA_META_KEY, &number(NFT_META_MARK)).attribute(NFTA_META_SREG, &number(NFT_REG_1))
-    });
+    set_meta(rule, NFT_META_MARK, NFT_REG_1);
 }
 
 /// The rule continues with packets that have this mark.
@@ -280,8 +334,20 @@ pub(crate) fn was_broadcast(rule: &mut Batch) {
 }
 
 fn load_meta(rule: &mut Batch, key: u32) {
+    load_meta_into(rule, key, NFT_REG_1);
+}
+
+/// Loads something of the packet that is not in its headers into a register.
+pub(super) fn load_meta_into(rule: &mut Batch, key: u32, register: u32) {
     append(rule, "meta", |meta| {
-        meta.attribute(NFTA_META_DREG, &number(NFT_REG_1)).attribute(NFTA_META_KEY, &number(key))
+        meta.attribute(NFTA_META_DREG, &number(register)).attribute(NFTA_META_KEY, &number(key))
+    });
+}
+
+/// Sets it to a register.
+pub(super) fn set_meta(rule: &mut Batch, key: u32, register: u32) {
+    append(rule, "meta", |meta| {
+        meta.attribute(NFTA_META_KEY, &number(key)).attribute(NFTA_META_SREG, &number(register))
     });
 }
 
@@ -369,4 +435,56 @@ pub(super) fn append(rule: &mut Batch, name: &str, data: impl FnOnce(&mut Batch)
     rule.nest(NFTA_LIST_ELEM, |element| {
         element.attribute(NFTA_EXPR_NAME, &text(name)).nest(NFTA_EXPR_DATA, data)
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netlink::codec::{Attributes, NESTED, attribute, find};
+    use crate::netlink::nftables::tests::{composed, expressions};
+    use crate::netlink::nftables::{NFPROTO_INET, rule};
+
+    fn of_rule(compose: impl FnOnce(&mut Batch)) -> Vec<(String, Vec<u8>)> {
+        let requests = composed(|requests| rule(requests, NFPROTO_INET, ("t", "c"), compose));
+        expressions(&requests[0].1)
+    }
+
+    #[test]
+    fn a_code_point_leaves_the_other_bits_of_both_headers() {
+        let changed = |ipv6| {
+            let all = of_rule(|rule| write_dscp(rule, ipv6, 46));
+            let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+            assert_eq!(names, ["payload", "bitwise", "payload"]);
+            let data =
+                |kind| find(Attributes(find(Attributes(&all[1].1), kind).unwrap()), 1).unwrap().to_vec();
+            (data(NFTA_BITWISE_MASK), data(NFTA_BITWISE_XOR), find(Attributes(&all[2].1), 6).is_some())
+        };
+        // IPv4: version and length, and ECN. The checksum follows.
+        assert_eq!(changed(false), (vec![0xff, 3], vec![0, 46 << 2], true));
+        // IPv6: the version, and ECN with the flow label.
+        assert_eq!(changed(true), (vec![0xf0, 0x3f], vec![46 >> 2, 0x80], false));
+    }
+
+    #[test]
+    fn a_rate_is_in_octets_a_second() {
+        let expected = [
+            attribute(1, &4000_u64.to_be_bytes()),
+            attribute(2, &1_u64.to_be_bytes()),
+            attribute(3, &12_000_u32.to_be_bytes()),
+            attribute(4, &1_u32.to_be_bytes()),
+        ];
+        let limit = of_rule(|rule| within_rate(rule, 4000, 12_000));
+        assert_eq!(limit, [("limit".to_owned(), expected.concat())]);
+    }
+
+    #[test]
+    fn a_class_is_a_number_in_the_order_of_this_machine() {
+        let all = of_rule(|rule| priority(rule, 0x5342_0003));
+        let value = attribute(1, &0x5342_0003_u32.to_ne_bytes());
+        let immediate = [attribute(1, &[0, 0, 0, 1]), attribute(2 | NESTED, &value)];
+        // The register that is stored, and where: the priority.
+        let meta = [attribute(2, &[0, 0, 0, 2]), attribute(3, &[0, 0, 0, 1])];
+        let expected = [("immediate", immediate.concat()), ("meta", meta.concat())];
+        assert_eq!(all, expected.map(|(name, data)| (name.to_owned(), data)));
+    }
 }

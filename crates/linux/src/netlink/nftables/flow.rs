@@ -4,8 +4,9 @@
 //! the register behind the longest key.
 
 use super::expression::{
-    Compare, Header, NFT_META_L4PROTO, NFT_REG_1, NFTA_META_DREG, NFTA_META_KEY, NFTA_PAYLOAD_BASE,
-    NFTA_PAYLOAD_DREG, NFTA_PAYLOAD_LEN, NFTA_PAYLOAD_OFFSET, append, change_bits, compare,
+    Compare, Header, NFT_META_L4PROTO, NFT_META_PRIORITY, NFT_REG_1, NFT_REG_VERDICT, NFTA_PAYLOAD_BASE,
+    NFTA_PAYLOAD_DREG, NFTA_PAYLOAD_LEN, NFTA_PAYLOAD_OFFSET, append, change_bits, compare, load_meta_into,
+    set_meta,
 };
 use super::{NFPROTO_IPV4, NFPROTO_IPV6, number, text};
 use crate::netlink::Batch;
@@ -77,9 +78,7 @@ pub(crate) enum Translation {
 
 /// The rule continues with packets of this family.
 pub(crate) fn family(rule: &mut Batch, ipv6: bool) {
-    append(rule, "meta", |meta| {
-        meta.attribute(NFTA_META_DREG, &number(NFT_REG_1)).attribute(NFTA_META_KEY, &number(NFT_META_NFPROTO))
-    });
+    load_meta_into(rule, NFT_META_NFPROTO, NFT_REG_1);
     compare(rule, Compare::Equal, &[if ipv6 { NFPROTO_IPV6 } else { NFPROTO_IPV4 }]);
 }
 
@@ -114,12 +113,7 @@ pub(crate) fn load_packet(rule: &mut Batch, ipv6: bool, parts: &[Part]) {
             (Part::Destination, true) => (Header::Network, 24, 16),
             (Part::SourcePort, _) => (Header::Transport, 0, 2),
             (Part::DestinationPort, _) => (Header::Transport, 2, 2),
-            (Part::Protocol, _) => {
-                return append(rule, "meta", |meta| {
-                    meta.attribute(NFTA_META_DREG, &number(register))
-                        .attribute(NFTA_META_KEY, &number(NFT_META_L4PROTO))
-                });
-            }
+            (Part::Protocol, _) => return load_meta_into(rule, NFT_META_L4PROTO, register),
         };
         append(rule, "payload", |payload| {
             payload
@@ -149,12 +143,7 @@ pub(crate) fn is_in(rule: &mut Batch, set: &str) {
 /// Translates the flow to what the map has for the key that was loaded: an address, and behind it a port if `port`. The rule
 /// ends if the map has nothing.
 pub(crate) fn translate(rule: &mut Batch, map: &str, what: Translation, ipv6: bool, port: bool) {
-    append(rule, "lookup", |lookup| {
-        lookup
-            .attribute(NFTA_LOOKUP_SET, &text(map))
-            .attribute(NFTA_LOOKUP_SREG, &number(NFT_REG32_00))
-            .attribute(NFTA_LOOKUP_DREG, &number(VALUE))
-    });
+    look_up(rule, map, VALUE);
     let family = if ipv6 { NFPROTO_IPV6 } else { NFPROTO_IPV4 };
     append(rule, "nat", |nat| {
         nat.attribute(NFTA_NAT_TYPE, &number(what as u32))
@@ -165,6 +154,28 @@ pub(crate) fn translate(rule: &mut Batch, map: &str, what: Translation, ipv6: bo
             nat.attribute(NFTA_NAT_REG_PROTO_MIN, &number(register));
         }
         nat
+    });
+}
+
+/// Gives the packet the class, its priority, that the map has for the key that was loaded. The rule ends if the map has nothing.
+pub(crate) fn classify(rule: &mut Batch, map: &str) {
+    look_up(rule, map, VALUE);
+    set_meta(rule, NFT_META_PRIORITY, VALUE);
+}
+
+/// Continues in the chain that the map has for the class of the packet. The rule ends if the map has nothing.
+pub(crate) fn go_by_class(rule: &mut Batch, map: &str) {
+    load_meta_into(rule, NFT_META_PRIORITY, NFT_REG32_00);
+    look_up(rule, map, NFT_REG_VERDICT);
+}
+
+/// Loads what a map has for the key that was loaded.
+fn look_up(rule: &mut Batch, map: &str, register: u32) {
+    append(rule, "lookup", |lookup| {
+        lookup
+            .attribute(NFTA_LOOKUP_SET, &text(map))
+            .attribute(NFTA_LOOKUP_SREG, &number(NFT_REG32_00))
+            .attribute(NFTA_LOOKUP_DREG, &number(register))
     });
 }
 

@@ -26,6 +26,7 @@ const NFTA_SET_DATA_TYPE: u16 = 6;
 const NFTA_SET_DATA_LEN: u16 = 7;
 const NFTA_SET_DESC: u16 = 9;
 const NFTA_SET_ID: u16 = 10;
+const NFTA_SET_USERDATA: u16 = 13;
 const NFTA_SET_EXPR: u16 = 17;
 const NFTA_SET_DESC_SIZE: u16 = 1;
 const NFTA_SET_DESC_CONCAT: u16 = 2;
@@ -47,19 +48,52 @@ const NFTA_EXPR_DATA: u16 = super::expression::NFTA_EXPR_DATA;
 const NFTA_COUNTER_BYTES: u16 = 1;
 const NFTA_COUNTER_PACKETS: u16 = 2;
 
-/// A set, or a map, whose elements have timeouts.
+/// The number of the type of classes as the nft tool shows it.
+const CLASS_ID: u32 = 23;
+/// The data type of a verdict.
+const NFT_DATA_VERDICT: u32 = 0xffff_ff00;
+/// What the nft tool stores with a set to show it: the order of octets of its keys and of its values.
+const NFTNL_UDATA_SET_KEYBYTEORDER: u8 = 0;
+const NFTNL_UDATA_SET_DATABYTEORDER: u8 = 1;
+const BYTEORDER_HOST_ENDIAN: u32 = 1;
+
+/// What the keys of a set, or the values of a map, are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form<'a> {
+    /// Parts of the headers of packets.
+    Parts(&'a [Part]),
+    /// A class in the queues of a link, a number in the order of this machine.
+    Class,
+    /// A verdict; of values only.
+    Verdict,
+}
+
+impl Form<'_> {
+    /// The type as the nft tool shows it, and the length of the registers in octets. The kernel knows that of a verdict.
+    fn kind(self, ipv6: bool) -> (u32, u32) {
+        match self {
+            Self::Parts(parts) => joined(parts, ipv6),
+            Self::Class => (CLASS_ID, 4),
+            Self::Verdict => (NFT_DATA_VERDICT, 0),
+        }
+    }
+}
+
+/// A set, or a map.
 #[derive(Debug, Clone)]
 pub(crate) struct Set<'a> {
     /// Its name.
     pub(crate) name: &'a str,
     /// Whether its addresses are IPv6's.
     pub(crate) ipv6: bool,
-    /// The parts of its key.
-    pub(crate) key: &'a [Part],
-    /// The parts of a map's value; empty: it is a set, and counts the packets of each element.
-    pub(crate) value: &'a [Part],
+    /// Its keys.
+    pub(crate) key: Form<'a>,
+    /// The values of a map; `None`: it is a set, and counts the packets of each element.
+    pub(crate) value: Option<Form<'a>>,
     /// Whether its elements are ranges.
     pub(crate) ranges: bool,
+    /// Whether its elements have timeouts.
+    pub(crate) timeouts: bool,
     /// The most elements.
     pub(crate) size: u32,
 }
@@ -129,15 +163,18 @@ fn joined(parts: &[Part], ipv6: bool) -> (u32, u32) {
 
 /// Appends a request for a set in a table of the family `inet`. A set that exists in this form stays with its elements.
 pub(crate) fn set(requests: &mut Batch, table: &str, id: u32, set: &Set<'_>) {
-    let Set { name, ipv6, key, value, ranges, size } = *set;
-    let mut flags = NFT_SET_TIMEOUT;
+    let Set { name, ipv6, key, value, ranges, timeouts, size } = *set;
+    let mut flags = 0;
+    if timeouts {
+        flags |= NFT_SET_TIMEOUT;
+    }
     if ranges {
         flags |= NFT_SET_INTERVAL | NFT_SET_CONCAT;
     }
-    if !value.is_empty() {
+    if value.is_some() {
         flags |= NFT_SET_MAP;
     }
-    let (kind, length) = joined(key, ipv6);
+    let (kind, length) = key.kind(ipv6);
     let request = requests
         .begin(NFT_MSG_NEWSET, libc::NLM_F_CREATE, &about(NFPROTO_INET))
         .attribute(NFTA_SET_TABLE, &text(table))
@@ -145,13 +182,13 @@ pub(crate) fn set(requests: &mut Batch, table: &str, id: u32, set: &Set<'_>) {
         .attribute(NFTA_SET_FLAGS, &number(flags))
         .attribute(NFTA_SET_KEY_TYPE, &number(kind))
         .attribute(NFTA_SET_KEY_LEN, &number(length));
-    if !value.is_empty() {
-        let (kind, length) = joined(value, ipv6);
+    if let Some(value) = value {
+        let (kind, length) = value.kind(ipv6);
         request.attribute(NFTA_SET_DATA_TYPE, &number(kind)).attribute(NFTA_SET_DATA_LEN, &number(length));
     }
     request.attribute(NFTA_SET_ID, &number(id)).nest(NFTA_SET_DESC, |desc| {
         desc.attribute(NFTA_SET_DESC_SIZE, &number(size));
-        if ranges {
+        if let (true, Form::Parts(key)) = (ranges, key) {
             desc.nest(NFTA_SET_DESC_CONCAT, |fields| {
                 for part in key {
                     let length = data_type(*part, ipv6).1;
@@ -162,11 +199,35 @@ pub(crate) fn set(requests: &mut Batch, table: &str, id: u32, set: &Set<'_>) {
         }
         desc
     });
-    if value.is_empty() {
+    if value.is_none() {
         request.nest(NFTA_SET_EXPR, |counter| {
             counter.attribute(NFTA_EXPR_NAME, &text("counter")).nest(NFTA_EXPR_DATA, |data| data)
         });
     }
+    let notes = notes(key, value);
+    if !notes.is_empty() {
+        request.attribute(NFTA_SET_USERDATA, &notes);
+    }
+}
+
+/// What the nft tool needs to show classes. Without it the tool takes them for numbers in network order.
+fn notes(key: Form<'_>, value: Option<Form<'_>>) -> Vec<u8> {
+    let mut notes = Vec::new();
+    for (kind, form) in [(NFTNL_UDATA_SET_KEYBYTEORDER, Some(key)), (NFTNL_UDATA_SET_DATABYTEORDER, value)] {
+        if form == Some(Form::Class) {
+            notes.extend([kind, 4]);
+            notes.extend(BYTEORDER_HOST_ENDIAN.to_ne_bytes());
+        }
+    }
+    notes
+}
+
+/// Appends the removal of all elements of a set.
+pub(crate) fn empty(requests: &mut Batch, (table, set): (&str, &str)) {
+    requests
+        .begin(NFT_MSG_DELSETELEM, 0, &about(NFPROTO_INET))
+        .attribute(NFTA_SET_ELEM_LIST_TABLE, &text(table))
+        .attribute(NFTA_SET_ELEM_LIST_SET, &text(set));
 }
 
 /// Appends a change of an element.
@@ -304,4 +365,91 @@ pub(crate) fn ends(prefix: Prefix) -> [Vec<u8>; 2] {
 fn milliseconds(time: Duration) -> [u8; 8] {
     // A timeout of 0 would be none at all.
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1).to_be_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netlink::codec::attribute;
+    use crate::netlink::nftables::tests::composed;
+
+    const PARTS: &[Part] =
+        &[Part::Source, Part::Destination, Part::Protocol, Part::SourcePort, Part::DestinationPort];
+
+    fn numbers(numbers: &[(u16, u32)]) -> Vec<u8> {
+        numbers.iter().flat_map(|(kind, number)| attribute(*kind, &number.to_be_bytes())).collect()
+    }
+
+    /// As nft writes it for `map m { type ipv4_addr . ipv4_addr . inet_proto . inet_service . inet_service : classid; flags interval;
+    /// size 256; }`.
+    #[test]
+    fn a_map_of_ranges_has_the_length_of_each_field() {
+        let map = Set {
+            name: "m",
+            ipv6: false,
+            key: Form::Parts(PARTS),
+            value: Some(Form::Class),
+            ranges: true,
+            timeouts: false,
+            size: 256,
+        };
+        let fields = [4, 4, 1, 2, 2].map(|length| attribute(1 | NESTED, &numbers(&[(1, length)])));
+        let desc = [numbers(&[(1, 256)]), attribute(2 | NESTED, &fields.concat())].concat();
+        let expected = [
+            attribute(1, b"t\0"),
+            attribute(2, b"m\0"),
+            // map, interval, concatenation; the types 7, 7, 12, 13 and 13 with six bits each; five registers; a class
+            numbers(&[(3, 0x8c), (4, 0x071c_c34d), (5, 20), (6, 23), (7, 4), (10, 3)]),
+            attribute(9 | NESTED, &desc),
+            // The values are in the order of this machine.
+            attribute(13, &[&[1, 4][..], &1_u32.to_ne_bytes()].concat()),
+        ];
+        assert_eq!(composed(|requests| set(requests, "t", 3, &map)), [(0xa09, expected.concat())]);
+    }
+
+    #[test]
+    fn a_map_to_chains_has_verdicts() {
+        let (key, value) = (Form::Class, Some(Form::Verdict));
+        let map = Set { name: "k", ipv6: false, key, value, ranges: false, timeouts: false, size: 64 };
+        let expected = [
+            attribute(1, b"t\0"),
+            attribute(2, b"k\0"),
+            numbers(&[(3, 8), (4, 23), (5, 4), (6, 0xffff_ff00), (7, 0), (10, 1)]),
+            attribute(9 | NESTED, &numbers(&[(1, 64)])),
+            attribute(13, &[&[0, 4][..], &1_u32.to_ne_bytes()].concat()),
+        ];
+        assert_eq!(composed(|requests| set(requests, "t", 1, &map)), [(0xa09, expected.concat())]);
+    }
+
+    #[test]
+    fn a_set_with_timeouts_counts() {
+        let (key, value) = (Form::Parts(&[Part::Source]), None);
+        let of_sources = Set { name: "s", ipv6: true, key, value, ranges: false, timeouts: true, size: 9 };
+        let counter = [attribute(1, b"counter\0"), attribute(2 | NESTED, &[])];
+        let expected = [
+            attribute(1, b"t\0"),
+            attribute(2, b"s\0"),
+            numbers(&[(3, 16), (4, 8), (5, 16), (10, 1)]),
+            attribute(9 | NESTED, &numbers(&[(1, 9)])),
+            attribute(17 | NESTED, &counter.concat()),
+        ];
+        assert_eq!(composed(|requests| set(requests, "t", 1, &of_sources)), [(0xa09, expected.concat())]);
+    }
+
+    /// The two ends of a range are one element, of which each field begins at a register.
+    #[test]
+    fn an_element_of_ranges_has_its_last_key() {
+        let value = Some(Value::Octets(vec![1, 2, 3, 4]));
+        let element = Element { key: vec![17, 0, 0, 0], end: Some(vec![18, 0, 0, 0]), value };
+        let data = |octets: &[u8]| attribute(1, octets);
+        let item = [
+            attribute(1 | NESTED, &data(&[17, 0, 0, 0])),
+            attribute(10 | NESTED, &data(&[18, 0, 0, 0])),
+            attribute(2 | NESTED, &data(&[1, 2, 3, 4])),
+        ];
+        let list = attribute(3 | NESTED, &attribute(1 | NESTED, &item.concat()));
+        let expected = [attribute(1, b"t\0"), attribute(2, b"m\0"), list];
+        let requests = composed(|requests| change(requests, ("t", "m"), &element, Change::New));
+        assert_eq!(requests, [(0xa0c, expected.concat())]);
+    }
 }
