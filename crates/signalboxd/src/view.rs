@@ -27,7 +27,7 @@ pub(crate) trait Kernel: Routing {
     /// What keeps the pinholes; `None` on a node that opens nothing.
     fn pinholes(&mut self) -> Option<&mut Pinholes>;
 
-    /// What is known of the interception; `None` where this process does not intercept.
+    /// What is known of the interception; `None` where no packets are intercepted.
     fn interception(&self) -> Option<&Interception>;
 
     /// All counters: the daemon's, those of its sockets, and those of `node`.

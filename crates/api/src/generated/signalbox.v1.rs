@@ -2985,7 +2985,7 @@ pub struct GetNodeResponse {
     /// What keeps this node from its work and an operator can mend, such as a clock that is wrong, for people.
     #[prost(string, repeated, tag = "23")]
     pub warnings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Whether intercepted packets come to the daemon; absent if it does not intercept, or a helper does so for it.
+    /// Whether intercepted packets come to the daemon; absent if neither it nor a helper intercepts packets for it.
     #[prost(message, optional, tag = "18")]
     pub interception: ::core::option::Option<InterceptionStatus>,
     /// The VRF that the daemon works in; absent: all of the network.

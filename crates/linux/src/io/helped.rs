@@ -9,10 +9,10 @@ use signalbox_core::Entry;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::entry::{self, Opened};
-use super::{IoConfig, udp};
+use super::{Io, IoConfig, Judged, udp};
 use crate::error::OpenError;
 use crate::helper::{CHANNELS, OPEN, READY, REFUSED, RESUME, SOCKETS};
-use crate::sys;
+use crate::{intercept, sys};
 
 /// How long the helper may take at the start, and when the daemon runs.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -94,6 +94,27 @@ impl Helped {
         tracing::info!(helper = %path.display(), "the helper is back");
         self.socket = Some(socket);
         Ok(())
+    }
+}
+
+impl Io {
+    /// What the kernel shows of the helper's interception: whether marked packets are led to this node. The helper puts its rules
+    /// where they belong, also those that `src_valid_mark` demands, past which packets of an interface alone are led here.
+    pub(super) fn judge_helped(&mut self) -> Result<Option<Judged>, OpenError> {
+        if !intercept::is_wanted(&self.config) {
+            return Ok(None);
+        }
+        let mut judged = Judged::default();
+        if self.helped.as_ref().is_some_and(|helped| helped.socket.is_none()) {
+            judged.faults.push("the helper has ended: passing packets are not intercepted".to_owned());
+            return Ok(Some(judged));
+        }
+        for (ipv6, on) in [(false, self.config.ipv4), (true, self.config.ipv6)] {
+            if on {
+                judged.faults.extend(self.leads_elsewhere(ipv6, true)?);
+            }
+        }
+        Ok(Some(judged))
     }
 }
 

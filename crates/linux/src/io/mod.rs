@@ -402,11 +402,15 @@ impl Io {
     }
 
     /// Compares the policy rule of the interception with those of other programs, puts it first where the configuration allows
-    /// that, adds those that `src_valid_mark` demands, and asks the kernel whether marked packets are led to this node. `None`: this process does not intercept.
+    /// that, adds those that `src_valid_mark` demands, and asks the kernel whether marked packets are led to this node. Where a helper
+    /// intercepts, it does the first two. `None`: no packets are intercepted.
     ///
     /// # Errors
     /// A request that the kernel refuses.
     pub fn judge_interception(&mut self) -> Result<Option<Judged>, OpenError> {
+        if self.helped.is_some() {
+            return self.judge_helped();
+        }
         let mut judged = None;
         for (ipv6, on) in [(false, self.config.ipv4), (true, self.config.ipv6)] {
             if !on || !self.intercepts(ipv6) {
@@ -424,21 +428,29 @@ impl Io {
             if !ipv6 {
                 self.sources.keep(&self.config)?;
             }
-            let mark = self.config.mark;
-            let here = match self.sources.passed_over() {
-                Some(_) if !ipv6 => self.routes.leads_here_from_outside(mark),
-                _ => self.routes.leads_here(ipv6, mark),
-            };
-            let here = here
-                .map_err(|error| OpenError::system("asking for the route of intercepted packets", &error))?;
-            self.led[usize::from(ipv6)] = here;
-            if !here {
-                judged.faults.push(format!(
-                    "{family}: intercepted packets are not led to this node: another rule or mark is in the way"
-                ));
-            }
+            let outside = self.sources.passed_over().is_some();
+            judged.faults.extend(self.leads_elsewhere(ipv6, outside)?);
         }
         Ok(judged)
+    }
+
+    /// Asks the kernel whether marked packets of a family are led to this node, and returns the text for people if they are not.
+    /// `outside`: with IPv4, for packets that come in by an interface.
+    fn leads_elsewhere(&mut self, ipv6: bool, outside: bool) -> Result<Option<String>, OpenError> {
+        let (mark, family) = (self.config.mark, if ipv6 { "IPv6" } else { "IPv4" });
+        let here = if outside && !ipv6 {
+            self.routes.leads_here_from_outside(mark)
+        } else {
+            self.routes.leads_here(ipv6, mark)
+        };
+        let here =
+            here.map_err(|error| OpenError::system("asking for the route of intercepted packets", &error))?;
+        self.led[usize::from(ipv6)] = here;
+        Ok((!here).then(|| {
+            format!(
+                "{family}: intercepted packets are not led to this node: another rule or mark is in the way"
+            )
+        }))
     }
 
     /// Looks again at the settings of the kernel, of which it reports no change, and
@@ -446,6 +458,9 @@ impl Io {
     /// them to the node. Returns the families of which no packet could be sent, with the reason. A family whose marked packets are not
     /// led to this node, as [`Io::judge_interception`] found last, is left out.
     pub fn begin_self_test(&mut self) -> Vec<String> {
+        if self.helped.is_some() {
+            return vec!["the helper intercepts, and tries none".to_owned()];
+        }
         if self.config.ipv4
             && self.intercepts(false)
             && let Err(error) = self.sources.keep(&self.config)

@@ -6,11 +6,11 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
 use signalbox_core::packet::{Transmit, router_alert_v4};
-use signalbox_linux::{Io, IoConfig, topology};
+use signalbox_linux::{Change, Io, IoConfig, topology};
 use socket2::{Domain, SockAddr, SockFilter, SockRef, Socket, Type};
 
 use crate::helper::{helper, helper_at};
@@ -229,6 +229,31 @@ fn the_helper_keeps_the_rules_for_sources() {
     drop(r);
     until("the daemon's end is noticed", || !helped.intercepts());
     until("the rules are gone with the interception", || !tool(&net.r, "ip rule").contains("5b00010e"));
+}
+
+/// O02: the daemon of a helper says whether marked packets come to it, and that no packet tries it. It needs no privilege for that.
+#[test]
+fn the_daemon_says_what_it_knows_of_the_interception() {
+    let mut helped = Helped::new("known");
+    let mut r = helped.open();
+    let (process, net) = (&mut helped.process, &helped.net);
+    let faults =
+        |r: &mut Io| net.r.run(|| r.judge_interception()).unwrap().unwrap().expect("it intercepts").faults;
+    assert_eq!(faults(&mut r), Vec::<String>::new());
+    assert_eq!(net.r.run(|| r.begin_self_test()).unwrap(), ["the helper intercepts, and tries none"]);
+    assert!(r.is_self_test_complete() && r.self_test_faults().is_empty());
+    // The rules for sources of the helper are no fault.
+    topology::set_sysctl(&net.r, "net.ipv4.conf.all.src_valid_mark", "1").unwrap();
+    tool(&net.r, "nft add table ip others");
+    until("the rules are there", || tool(&net.r, "ip rule").contains("goto"));
+    assert_eq!(faults(&mut r), Vec::<String>::new());
+    process.kill().unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while !r.changes().contains(&Change::Removed) || faults(&mut r).is_empty() {
+        assert!(Instant::now() < deadline, "the end of the helper is not noticed");
+        r.wait(Some(Duration::from_millis(100))).unwrap();
+    }
+    assert_eq!(faults(&mut r), ["the helper has ended: passing packets are not intercepted"]);
 }
 
 /// A daemon that orders, and does not read what it is given, does not hold up the helper: the next one is served.

@@ -29,7 +29,7 @@ pub(super) struct Engine {
     pub(super) enforcer: Option<Enforcer>,
     /// Opens pinholes in the kernel, on a firewall or NAT.
     pub(super) pinholes: Option<Pinholes>,
-    /// What is known of the interception; `None` where this process does not intercept.
+    /// What is known of the interception; `None` where no packets are intercepted.
     pub(super) interception: Option<Interception>,
     recorder: Option<Recorder>,
     /// Route lookups that the node asked for and that are not answered yet; empty between inputs. Answered in order: no
