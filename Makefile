@@ -1,5 +1,5 @@
 # What people type. The work is in scripts/, the same at the desk and in continuous integration.
-.PHONY: help demo test lint fuzz deny msrv bench kernels kernels-short units rounds bpf bpf-check buf generated hooks release-check
+.PHONY: help demo test lint fuzz deny msrv install uninstall package bench kernels kernels-short units rounds bpf bpf-check buf generated hooks release-check
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -24,6 +24,15 @@ deny:  ## licences, sources, advisories, duplicates of dependencies, by cargo-de
 
 msrv:  ## build everything, tests too, with the oldest compiler that is promised
 	@scripts/msrv.sh
+
+install:  ## install the release build; PREFIX (/usr/local), DESTDIR
+	@scripts/install.sh
+
+uninstall:  ## take away what `make install` installed; a configuration that was changed stays
+	@scripts/install.sh --uninstall
+
+package:  ## packages for Debian 12 and newer in target/package; scripts/package.sh --test installs and purges them
+	@scripts/package.sh
 
 bench:  ## the engine in memory, and a node on the wire against a bare forwarder
 	@scripts/bench.sh

@@ -41,6 +41,14 @@ kernels | units)
 esac
 # Installs a release of the distribution into an archive.
 if [ "${1:-}" = units ]; then need mmdebstrap mmdebstrap; fi
+# Tools of the distribution that make packages, judge them, and install releases to try them in.
+if [ "${1:-}" = package ]; then
+    need dpkg-buildpackage dpkg-dev
+    need dh debhelper
+    need help2man help2man
+    need lintian lintian
+    need mmdebstrap mmdebstrap
+fi
 # libFuzzer is C++.
 if [ "${1:-}" = fuzz ]; then need c++ g++; fi
 # The example of a signaling application in Python, and the generator of its code.
