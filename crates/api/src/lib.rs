@@ -5,22 +5,7 @@
 //! The generated code is checked in, so that a build needs no generator; `make generated` runs the generator after a
 //! change of a `.proto` file.
 //!
-//! A client connects to the daemon's Unix socket and makes calls:
-//!
-//! ```no_run
-//! use signalbox_api::v1;
-//! use signalbox_api::v1::node_client::NodeClient;
-//! use tonic::transport::Endpoint;
-//!
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let socket = format!("unix://{}", signalbox_api::DEFAULT_SOCKET);
-//! let channel = Endpoint::from_shared(socket)?.connect().await?;
-//! let mut client = NodeClient::new(channel);
-//! let node = client.get_node(v1::GetNodeRequest {}).await?.into_inner();
-//! assert!(!node.name.is_empty());
-//! # Ok(())
-//! # }
-//! ```
+#![doc = include_str!("../README.md")]
 
 pub mod openmetrics;
 

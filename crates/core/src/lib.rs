@@ -20,28 +20,9 @@
 //! * [`counter`] and [`metrics`] are the counters of engines, and the names by which monitoring systems see them.
 //! * [`rng`], [`secret`] and [`bucket`] are the small tools that every engine needs.
 //!
-//! The crate reads no clock, opens no socket and starts no thread. Time is always a parameter:
+//! The crate reads no clock, opens no socket and starts no thread. Time is always a parameter.
 //!
-//! ```
-//! use signalbox_core::{Slab, Time, TokenBucket};
-//!
-//! // One token a second, two at once.
-//! let mut bucket = TokenBucket::new(1, 2);
-//! assert!(bucket.allow(Time::ZERO));
-//! assert!(bucket.allow(Time::ZERO));
-//! assert!(!bucket.allow(Time::ZERO));
-//! assert!(bucket.allow(Time::from_secs(1)));
-//!
-//! // A key that is kept too long matches no record.
-//! let mut sessions = Slab::new(16);
-//! let key = sessions.insert("first")?;
-//! assert_eq!(sessions.get(key), Some(&"first"));
-//! sessions.remove(key);
-//! let other = sessions.insert("second")?;
-//! assert_eq!(sessions.get(key), None);
-//! assert_eq!(sessions.get(other), Some(&"second"));
-//! # Ok::<(), signalbox_core::Full>(())
-//! ```
+#![doc = include_str!("../README.md")]
 
 pub use signalbox_wire::hops;
 

@@ -4,21 +4,7 @@
 //! [`wire`] is the octets ([`error`]: what can be wrong with them). The engine (feature `engine`) uses GIST by the data
 //! types of [`signalbox_core::service`] only, and asks the driver for rules by those of [`signalbox_core::pinhole`].
 //!
-//! ```
-//! use signalbox_natfw::wire::{FlowInfo, Message, MessageType};
-//!
-//! let create = Message {
-//!     lifetime: Some(1575),
-//!     msn: Some(7),
-//!     efi: Some(FlowInfo::ALLOW),
-//!     ..Message::new(MessageType::CREATE)
-//! };
-//! let mut octets = Vec::new();
-//! create.encode(&mut signalbox_wire::Writer::new(&mut octets));
-//! assert_eq!(octets.len(), 28);
-//! assert_eq!(Message::parse(&octets), Ok(create));
-//! ```
-
+#![doc = include_str!("../README.md")]
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)

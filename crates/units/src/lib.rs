@@ -14,6 +14,8 @@
 //!
 //! The arithmetic is exact: a number that is not a whole number of nanoseconds, bits or octets is refused. Each type
 //! displays as a text that reads back as the same value.
+//!
+#![doc = include_str!("../README.md")]
 
 mod identity;
 mod number;

@@ -8,23 +8,7 @@
 //!
 //! This crate depends on no other crate of the suite and contains no protocol.
 //!
-//! ```
-//! use signalbox_wire::{LengthOverflow, Reader, Writer};
-//!
-//! let mut octets = Vec::new();
-//! let mut writer = Writer::new(&mut octets);
-//! let length = writer.open_u16();
-//! writer.u32(7);
-//! let words = writer.since(&length) / 4;
-//! writer.close_u16(length, words, 0x0fff, 0)?;
-//! assert_eq!(octets, [0, 1, 0, 0, 0, 7]);
-//!
-//! let mut reader = Reader::new(&octets);
-//! assert_eq!((reader.u16(), reader.u32()), (Ok(1), Ok(7)));
-//! assert_eq!(reader.u8().unwrap_err().to_string(), "1 octets needed at offset 6, 0 left");
-//! # Ok::<(), LengthOverflow>(())
-//! ```
-
+#![doc = include_str!("../README.md")]
 #![cfg_attr(
     not(test),
     warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
