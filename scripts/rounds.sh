@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs the tests of the kernel and all scenarios again and again from one build: what fails by chance fails in one of the rounds.
 # usage: rounds.sh COUNT [BUSY]. With BUSY so many processors are busy with something else meanwhile. Nothing gets a second run.
-# SIDE_BY_SIDE=N: so many scenarios run at a time, 5 without it, as in make test.
+# SIDE_BY_SIDE=N: so many scenarios run at a time, 5 without it, as in make test. BESIDE=WORDS: what else keeps processors busy, for the log.
 # The log goes to target/rounds.log, a line for each round and for each failure; it names the build by the hash of its programs.
 # target/rounds.times has how long each scenario took: in the next round the longest begins first.
 set -u
@@ -78,7 +78,7 @@ for ((round = 1; round <= count; round++)); do
     fault=
     number=$(grep -c . <<<"$broken")
     failures=$((failures + number))
-    note "$(date -u +%FT%TZ) build $build of $(git rev-parse --short HEAD), $busy busy: $passed tests of the kernel passed," \
+    note "$(date -u +%FT%TZ) build $build of $(git rev-parse --short HEAD), ${BESIDE:-$busy busy}: $passed tests of the kernel passed," \
         "$(wc -w <<<"$names") scenarios, $number failed, $((SECONDS - start)) s, load $(cut -d ' ' -f 1 /proc/loadavg)"
     if [ "$number" != 0 ]; then
         note "$broken"
