@@ -15,32 +15,53 @@ const RELEASED: &str = "crates/api/released.bin";
 
 /// Compares the present descriptors with the released ones, or makes the present ones the released ones.
 pub(crate) fn run(root: &Path, options: &[&str]) -> Result<bool> {
+    let (record, anyway, complete) = match options {
+        [] => (false, false, false),
+        ["--complete"] => (false, false, true),
+        ["--add"] => (true, false, false),
+        ["--release"] => (true, true, false),
+        other => bail!("unknown options {other:?}; there are --complete, --add and --release"),
+    };
     let present = read(&root.join(PRESENT))?;
-    match options {
-        [] => {}
-        ["--release"] => {
-            let path = root.join(RELEASED);
-            fs::write(&path, present.encode_to_vec())
-                .with_context(|| format!("cannot write {}", path.display()))?;
-            println!("{RELEASED} has the API as it is now");
-            return Ok(true);
-        }
-        other => bail!("unknown options {other:?}; the only one is --release"),
-    }
     let released = read(&root.join(RELEASED))?;
     let broken = breaks(&released, &present);
     for line in &broken {
         println!("{line}");
     }
-    if broken.is_empty() {
-        println!("the API has all that {RELEASED} has");
-    } else {
+    if !broken.is_empty() && !anyway {
         println!(
             "{} breaks for clients: only additions are allowed. A new release writes its API with `cargo xtask api --release`",
             broken.len()
         );
+        return Ok(false);
     }
-    Ok(broken.is_empty())
+    if record {
+        let path = root.join(RELEASED);
+        fs::write(&path, present.encode_to_vec())
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        println!("{RELEASED} has the API as it is now; {} breaks for clients", broken.len());
+        return Ok(true);
+    }
+    let open = unprotected(&released, &present);
+    let all = parts(&present).len();
+    println!("the API has all that {RELEASED} has, which is {} of {all} elements", all - open.len());
+    // A call that is not in the file could change without a notice, and its messages with it.
+    let missing: Vec<&String> = open.iter().filter(|part| complete || is_method(part)).collect();
+    for part in &missing {
+        println!("{part}: not in {RELEASED}: run `cargo xtask api --add`, commit the result");
+    }
+    Ok(missing.is_empty())
+}
+
+/// What clients may use now and `released` does not have: a later change of it is not noticed.
+fn unprotected(released: &FileDescriptorSet, present: &FileDescriptorSet) -> Vec<String> {
+    let released = parts(released);
+    parts(present).into_keys().filter(|part| !released.contains_key(part)).collect()
+}
+
+/// Whether a part is a method of a service; no other part has a slash in its name.
+fn is_method(part: &str) -> bool {
+    part.contains('/')
 }
 
 /// The descriptors in a file, without comments.
@@ -142,6 +163,9 @@ mod tests {
         let node = |file: &&mut prost_types::FileDescriptorProto| !file.service.is_empty();
         before.file.iter_mut().find(node).unwrap().service[0].method.pop();
         assert_eq!(breaks(&before, &now), Vec::<String>::new());
+        let open = unprotected(&before, &now);
+        assert_eq!(open.len(), 2, "{open:?}");
+        assert_eq!(open.iter().filter(|part| is_method(part)).count(), 1, "{open:?}");
     }
 
     #[test]

@@ -21,8 +21,11 @@ Checks of the Signalbox workspace.
 Usage: cargo xtask <COMMAND>
 
 Commands:
-  api [--release]                              check that the gRPC API has all that crates/api/released.bin has
-      --release      make the API as it is now the released one
+  api [--complete | --add | --release]         check that the gRPC API has all that crates/api/released.bin has, and that
+                                               this file has every call
+      --complete     also that the file has every message, field and value
+      --add          add what is new to the file; refused if clients lose something
+      --release      make the API as it is now the released one, whatever clients lose
   deps                                         check which crate may depend on which (ARCHITECTURE.md)
   licences                                     check licences, sources and bans of all dependencies (deny.toml)
   skeleton                                     check that all engine crates have the same files, lints and signatures
