@@ -1,6 +1,7 @@
-//! Whether the gRPC API still has all that its clients may use: the present descriptors are compared with the released ones.
+//! Whether the gRPC API still has all that its clients may use: the present descriptors are compared with the released ones. And whether
+//! Go can compile its code: packages of Go must not import each other in a circle.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -24,6 +25,13 @@ pub(crate) fn run(root: &Path, options: &[&str]) -> Result<bool> {
     };
     let present = read(&root.join(PRESENT))?;
     let released = read(&root.join(RELEASED))?;
+    let faults = go_faults(&present);
+    for fault in &faults {
+        println!("{fault}");
+    }
+    if !faults.is_empty() {
+        return Ok(false);
+    }
     let broken = breaks(&released, &present);
     for line in &broken {
         println!("{line}");
@@ -82,6 +90,43 @@ fn breaks(released: &FileDescriptorSet, present: &FileDescriptorSet) -> Vec<Stri
         Some(_) => None,
     };
     parts(released).into_iter().filter_map(lost).collect()
+}
+
+/// Why the Go code of these files cannot be compiled, a line for each reason.
+fn go_faults(set: &FileDescriptorSet) -> Vec<String> {
+    let mut packages = BTreeMap::new();
+    let mut faults = Vec::new();
+    for file in &set.file {
+        // "signalbox.example/api/gist/v1;gist": the path, and the name in code.
+        let option = file.options.as_ref().map(|options| options.go_package());
+        match option.and_then(|option| option.split(';').next()).filter(|path| !path.is_empty()) {
+            Some(path) => {
+                packages.insert(file.name(), path);
+            }
+            None => faults.push(format!("{}: no go_package", file.name())),
+        }
+    }
+    let mut imports: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for file in &set.file {
+        let Some(own) = packages.get(file.name()) else { continue };
+        let used = file.dependency.iter().filter_map(|name| packages.get(name.as_str()));
+        imports.entry(own).or_default().extend(used.filter(|used| *used != own));
+    }
+    // A package without imports, and one that no other imports, is in no circle. What is left without them is in one, or between two.
+    while let Some(outside) = imports
+        .iter()
+        .find(|(own, used)| used.is_empty() || !imports.values().any(|used| used.contains(*own)))
+        .map(|(own, _)| *own)
+    {
+        imports.remove(outside);
+        for used in imports.values_mut() {
+            used.remove(outside);
+        }
+    }
+    faults.extend(
+        imports.iter().map(|(own, used)| format!("the Go package {own} is in a circle: it imports {used:?}")),
+    );
+    faults
 }
 
 /// All that a client can use, by what identifies it on the wire, with all that must stay the same.
@@ -166,6 +211,19 @@ mod tests {
         let open = unprotected(&before, &now);
         assert_eq!(open.len(), 2, "{open:?}");
         assert_eq!(open.iter().filter(|part| is_method(part)).count(), 1, "{open:?}");
+    }
+
+    #[test]
+    fn go_packages_have_paths_and_no_circle() {
+        assert_eq!(go_faults(&present()), Vec::<String>::new());
+        let mut set = present();
+        let node = set.file.iter_mut().find(|file| file.name() == "signalbox/v1/node.proto").unwrap();
+        node.options.as_mut().unwrap().go_package = Some("signalbox.example/api/v1;signalbox".to_owned());
+        let circle = go_faults(&set);
+        assert_eq!(circle.len(), 2, "{circle:?}");
+        assert!(circle.iter().all(|fault| fault.contains("in a circle")), "{circle:?}");
+        set.file[0].options = None;
+        assert!(go_faults(&set)[0].ends_with("no go_package"));
     }
 
     #[test]
