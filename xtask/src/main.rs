@@ -11,6 +11,8 @@ mod links;
 mod metadata;
 mod mutate;
 mod skeleton;
+#[cfg(test)]
+mod templates;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
