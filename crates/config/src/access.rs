@@ -68,9 +68,9 @@ pub(crate) fn declare(list: &mut Vec<Access>, keys: &mut Keys<'_>) {
             "role",
             &mut access.role,
             choice(Role::ALL),
-            "`\"view\"`: calls that read. `\"request\"`: also reservations, queries, pings and RSVP sessions. \
-             `\"application\"`: also signaling applications of GIST. `\"administer\"`: every call; deletions and reloads \
-             need it.",
+            "`\"view\"`: calls that read. `\"request\"`: also reservations, passages, queries, pings and RSVP sessions. \
+             `\"application\"`: also signaling applications of GIST and clients of CASP. `\"administer\"`: every call; deletions \
+             and reloads need it.",
         );
         let one = access.user.is_some() != access.group.is_some();
         keys.check(one, &["user", "group", "role"], "write one of user and group");
