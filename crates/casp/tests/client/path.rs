@@ -9,7 +9,7 @@ use signalbox_core::SessionId;
 
 use crate::rig::{MBIT, Rig, at, between, flow, mbit, to_port, with_rate};
 
-/// CASPQOS-1-01, CASPQOS-2-04, CASPQOS-2-17, CASPQOS-2-27, CASPQOS-2-07, CASPQOS-1-12, CASPQOS-2-08: two rounds of the source.
+/// CASPQOS-1-01, CASPQOS-2-04, CASPQOS-2-17, CASPQOS-2-27, CASPQOS-2-07, CASPQOS-1-12: two rounds of the source.
 /// What is reserved is booked, and the flow gets it with the Commit.
 #[test]
 fn the_source_reserves_in_two_rounds() {
@@ -217,16 +217,52 @@ fn a_query_changes_nothing() {
     }
 }
 
-/// CASPQOS-1-07, CASPQOS-1-08, CASPQOS-7-11: the receiver reserves for the other direction in a session of its own.
+/// CASPQOS-1-07, CASPQOS-1-08: when it has a reservation, the receiver reserves for its own data to the source, in a session of
+/// its own whose way does not lead over all nodes of the first one. Each session is refreshed, changed (CASPQOS-7-11) and released
+/// without the other one.
 #[test]
 fn the_other_direction_has_its_own_session() {
-    let mut rig = Rig::standing(2, Range::only(mbit(2.0)));
+    let mut rig = Rig::standing(4, Range::only(mbit(2.0)));
+    rig.around = Some(1);
+    let back = QosRequest { flow: flow(4).reversed(), ..rig.request(Range::only(mbit(1.0))) };
+    rig.reserve(3, 5, &back);
+    let QosEvent::Opened { session } = rig.events(3)[0].clone() else { panic!("{:?}", rig.events(3)) };
+    assert_ne!(session, SessionId([2; 16]));
+    let amount = mbit(1.0);
+    assert_eq!(rig.events(3)[1..], [QosEvent::Reserved { amount }, QosEvent::Committed { amount }]);
+    assert!(
+        rig.seen.iter().all(|one| one.session == session && one.to != 1),
+        "messages of the other session"
+    );
+    let booked = |rig: &Rig| [0, 1, 2, 3].map(|n| rig.both(n));
+    assert_eq!(booked(&rig), [[2.0, 0.0], [2.0, 0.0], [2.0, 1.0], [0.0, 1.0]]);
+    rig.wait(Duration::from_secs(500));
+    rig.change(0, 1, Range::only(mbit(3.0)));
+    assert_eq!(booked(&rig), [[3.0, 0.0], [3.0, 0.0], [3.0, 1.0], [0.0, 1.0]]);
     rig.release(0, 1);
-    assert_eq!(rig.nodes[1].client.sessions(), 0);
-    let back = QosRequest { flow: flow(2), ..rig.request(Range::only(mbit(1.0))) };
-    rig.clear();
-    rig.reserve(0, 5, &back);
-    assert_ne!(rig.events(0)[0], QosEvent::Opened { session: SessionId([2; 16]) });
+    assert_eq!(booked(&rig), [[0.0, 0.0], [0.0, 0.0], [0.0, 1.0], [0.0, 1.0]]);
+    rig.release(3, 5);
+    assert!(rig.nodes.iter().all(|node| node.client.sessions() == 0));
+}
+
+/// CASPQOS-2-08: a Commit of what is reserved needs nothing more, so that it does not fail at a link that is full by now.
+#[test]
+fn a_commit_of_what_is_reserved_does_not_fail() {
+    let mut rig = Rig::new(3);
+    let mut message = QosMessage::new(QosType::RESERVE, flow(3));
+    with_rate(&mut message, 2.0);
+    (message.sequence, message.age) = (Some(1), Some(5));
+    let session = SessionId([7; 16]);
+    let packet = rig.packet(1, 0, session, &message);
+    rig.inject(packet);
+    rig.occupy(1, 7.5);
+    assert_eq!((rig.booked(1), rig.given(1)), (9.5, 7.5));
+    (message.kind, message.sequence) = (QosType::COMMIT, Some(2));
+    let packet = rig.packet(1, 0, session, &message);
+    rig.inject(packet);
+    assert_eq!((rig.booked(1), rig.given(1)), (9.5, 9.5));
+    assert_eq!(rig.kinds(2), [QosType::RESERVE, QosType::COMMIT]);
+    assert_eq!(rig.kinds(0), [QosType::SUCCESS, QosType::SUCCESS]);
 }
 
 /// CASPQOS-2-12, CASPQOS-2-09: a Commit alone admits and commits; one with another AGE takes the place of what was reserved.

@@ -77,6 +77,16 @@ pub(crate) fn with_rate(message: &mut QosMessage<'_>, mbit: f32) {
     message.bandwidth = Some(Bandwidth { upper: mbit * MBIT, lower: mbit * MBIT });
 }
 
+/// The node, of `count`, that gets what node `n` sends along a flow or against it. A flow to the first node comes from the last
+/// one, and goes round the node `around`.
+fn onward(n: usize, count: usize, flow: &FlowId, reverse: bool, around: Option<usize>) -> Option<usize> {
+    let opposed = flow.dst() == at(0);
+    let up = |n: usize| Some(n + 1).filter(|to| *to < count);
+    let step = |n: usize| if opposed == reverse { up(n) } else { n.checked_sub(1) };
+    let to = step(n)?;
+    if opposed && around == Some(to) { step(to) } else { Some(to) }
+}
+
 /// A message that is under way.
 #[derive(Debug, Clone)]
 pub(crate) struct Packet {
@@ -117,6 +127,8 @@ pub(crate) struct Rig {
     pub(crate) seen: Vec<Packet>,
     /// Messages to this node are lost.
     pub(crate) deaf: Option<usize>,
+    /// The way of flows to the first node does not lead over this node.
+    pub(crate) around: Option<usize>,
     pub(crate) unsecure: bool,
     /// The branch by which messages against the flow arrive.
     pub(crate) branch: u16,
@@ -189,6 +201,7 @@ impl Rig {
             now: Time::from_secs(10),
             seen: Vec::new(),
             deaf: None,
+            around: None,
             unsecure: false,
             branch: 0,
             no_route: false,
@@ -318,7 +331,7 @@ impl Rig {
         self.seen.push(packet.clone());
         let id = self.next_id;
         self.next_id += 1;
-        let last = if packet.reverse { n == 0 } else { n + 1 == self.nodes.len() };
+        let last = onward(n, self.nodes.len(), &packet.flow, packet.reverse, self.around).is_none();
         let arrival = Arrival {
             id,
             session: packet.session,
@@ -329,7 +342,7 @@ impl Rig {
             ttd: 60,
             hops: packet.hops,
             peer: at(packet.from),
-            ifindex: BACK,
+            ifindex: if packet.flow.dst() == at(0) { ETH } else { BACK },
             answered: self.answered,
             identity: self.identity.clone(),
             branch: packet.branch,
@@ -357,7 +370,7 @@ impl Rig {
     /// Takes one output of a node. False: no output waits.
     fn drain(&mut self, n: usize) -> bool {
         self.kernel(n);
-        let (count, no_route, now) = (self.nodes.len(), self.no_route, self.now);
+        let (count, no_route, now, around) = (self.nodes.len(), self.no_route, self.now, self.around);
         let back = self.branch;
         let branch_of = |reverse: bool| if reverse { back } else { 0 };
         let Node { client, resources, events, kept, torn_down, held, .. } = &mut self.nodes[n];
@@ -384,8 +397,8 @@ impl Rig {
                         .retain(|(node, one), of| (*node, Some(*one), *of) != (n, send.session, send.flow));
                     return true;
                 };
-                let to = if send.reverse { n.checked_sub(1) } else { Some(n + 1).filter(|to| *to < count) };
                 let (tag, flow, reverse, branch) = (send.tag, send.flow, send.reverse, send.branch);
+                let to = onward(n, count, &flow, reverse, around);
                 // A name that a node gives to its own new session is new to the messaging layer, too.
                 let own = tag != 0 && !reverse;
                 let named = send.session.filter(|name| !own || self.named.contains_key(&(n, *name)));
@@ -428,7 +441,7 @@ impl Rig {
                     Verdict::Forward => packet.data.clone(),
                     Verdict::Replace(data) => data.to_vec(),
                 };
-                let to = if packet.reverse { n.checked_sub(1) } else { Some(n + 1).filter(|to| *to < count) };
+                let to = onward(n, count, &packet.flow, packet.reverse, around);
                 let to = to.expect("the last node ends the message");
                 self.queue.push_back(Packet {
                     to,

@@ -47,8 +47,8 @@ fn both_states_are_refreshed() {
     assert_eq!(rig.events(0), [], "refreshes make no events");
 }
 
-/// CASPQOS-2-23, CASPQOS-2-24, CASPQOS-2-34, CASPQOS-7-13, CASPQOS-A.2-23: without its Commit the flow loses its service and the
-/// resources stay; without its Reserve too, they go. A refresh of the messaging layer alone prolongs nothing.
+/// CASPQOS-2-23, CASPQOS-2-24, CASPQOS-2-34, CASPQOS-7-13: without its Commit the flow loses its service and the resources stay;
+/// without its Reserve too, they go.
 #[test]
 fn reserve_and_commit_state_end_apart() {
     let mut rig = Rig::standing(3, Range::only(mbit(2.0)));

@@ -169,7 +169,7 @@ fn a_refused_change_leaves_the_rules() {
     assert_eq!(rig.nodes[1].resources.passage_count(), 1);
 }
 
-/// CASPMID-6-09: without NEXT the destination answers nothing.
+/// CASPMID-6-09, CASPMID-10.2-02: without NEXT the destination answers nothing.
 #[test]
 fn without_next_nothing_is_answered() {
     let mut rig = Rig::open(3);
@@ -264,7 +264,7 @@ fn each_direction_has_its_own_request() {
     }
 }
 
-/// CASPMID-7-15: a RESPONSE confirms what asks for it, and reports an error that is not asked for.
+/// CASPMID-7-15, CASPMID-10.2-02: a RESPONSE confirms what asks for it, and reports an error that is not asked for.
 #[test]
 fn errors_need_no_next() {
     let mut rig = Rig::new(4);

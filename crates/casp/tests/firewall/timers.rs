@@ -80,7 +80,8 @@ fn a_firewall_lowers_the_lifetime() {
     assert_eq!(rig.last(2, NatfwType::CREATE).lifetime(), Some(90));
 }
 
-/// CASPMID-A-13: what only refreshes the session does not reach the client, and the rules end.
+/// The rules end when no request comes any more. A refresh of the session alone is no request: it does not reach the client
+/// (tests/script/lifetime.rs).
 #[test]
 fn only_requests_refresh_rules() {
     let mut rig = Rig::standing(3, false);

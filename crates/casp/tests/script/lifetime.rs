@@ -35,6 +35,25 @@ fn the_timeout_is_the_lifetime() {
     assert_eq!(rig.node.session_count(), 0);
 }
 
+/// CASPQOS-A.2-23, CASPMID-A-13: a message without CLIENT_DATA refreshes the session and reaches no client, so that it prolongs
+/// nothing that a client has.
+#[test]
+fn a_refresh_without_client_data_reaches_no_client() {
+    let mut rig = Rig::new();
+    let (up, _) = rig.chain();
+    let received = |rig: &mut Rig| {
+        let is_message = |one: &Indicated| matches!(one, Indicated::Received(..));
+        rig.take_indicated().into_iter().filter(is_message).count()
+    };
+    rig.say(up, &data(CLIENT));
+    assert_eq!(received(&mut rig), 1);
+    for _ in 0..10 {
+        rig.wait(seconds(60.0));
+        rig.say(up, &message());
+    }
+    assert_eq!((rig.node.session_count(), received(&mut rig)), (1, 0));
+}
+
 /// CASP-G-10: the lifetime is capped, 0 counts as 1 s, and the value sent on is never higher than the one received.
 #[test]
 fn lifetimes_have_limits() {
