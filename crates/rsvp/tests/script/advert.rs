@@ -105,3 +105,18 @@ fn each_copy_is_made_for_its_interface() {
     }
     assert_eq!(addr("239.1.1.1"), group().dest);
 }
+
+/// RSVP-B-18: a Path with a bad ADSPEC goes on without the bad part, and no PathErr with 21/5 returns: a deviation, which
+/// docs/conformance.md lists.
+#[test]
+fn a_bad_adspec_is_no_error() {
+    let mut octets = adspec(3);
+    // Object, message and service have a header each, then come two parameters of two words; the second one is the bandwidth.
+    octets[24..28].copy_from_slice(&f32::NAN.to_bits().to_be_bytes());
+    let mut rig = Rig::new();
+    let sent = rig.path(&Path { adspec: octets, ..Path::new() });
+    assert_eq!(sent.len(), 1, "{:?}", kinds(&sent));
+    let path = one(&sent, MessageType::PATH);
+    let left = path.message().adspec;
+    assert!(left.is_none_or(|adspec| adspec.read().is_ok()), "{left:?}");
+}
