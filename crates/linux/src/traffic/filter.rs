@@ -140,6 +140,17 @@ mod tests {
         assert_eq!((key.numbered(3)[SHAPE], shape.numbered(4)[SHAPE]), (3, 4));
     }
 
+    /// RSVPX-2207-4-06: all 32 bits of an SPI are compared, beside the protocol and without ports.
+    #[test]
+    fn an_spi_takes_the_place_of_ports() {
+        let spi =
+            |spi| FlowFilter { protocol: Some(50), spi: Some(spi), ..filter("10.0.0.0/8", "10.0.0.1/32") };
+        let (shape, key) = encode(&spi(0x1234_5678)).unwrap();
+        assert_eq!((&key.0[36..40], &shape.0[36..40]), (&[0x12, 0x34, 0x56, 0x78][..], &[0xff; 4][..]));
+        assert_eq!((&shape.0[40..44], key.0[44]), (&[0; 4][..], 50));
+        assert_ne!(encode(&spi(0x1234_5679)).unwrap().1, key);
+    }
+
     #[test]
     fn what_no_packet_can_match_is_refused() {
         let v4 = filter("10.0.0.0/8", "10.0.0.1/32");

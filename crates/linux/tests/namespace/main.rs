@@ -31,6 +31,7 @@ mod traffic_bundles;
 mod traffic_cost;
 mod traffic_flows;
 mod traffic_integrated;
+mod traffic_ipsec;
 mod traffic_kept;
 mod traffic_signaling;
 mod valid_mark;
