@@ -32,10 +32,11 @@ Commands:
   licences                                     check licences, sources and bans of all dependencies (deny.toml)
   skeleton                                     check that all engine crates have the same files, lints and signatures
   schema [--check]                             write the JSON Schemas of the command's output, or compare them
-  conformance [--table NAME] [--check] [--json] [--open] [--why ID]
+  conformance [--table NAME] [--check] [--update] [--json] [--open] [--why ID]
                                                count the requirements in conformance/ and the tests that name them
       --table NAME   only this table (gist)
-      --check        fail if a row has no test and is in none of the lists
+      --check        fail if a row has no test and is in none of the lists, or docs/conformance.md has other numbers
+      --update       write the numbers and what is not built into docs/conformance.md
       --json         one JSON object instead of text
       --open         list the open rows with their text
       --why ID       the tests that name one row, or why there are none

@@ -1,5 +1,6 @@
 //! The requirements in `conformance/`, and the tests that name them.
 
+mod page;
 mod report;
 mod scan;
 mod table;
@@ -9,6 +10,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
+use crate::mutate;
 use scan::Mention;
 pub(crate) use scan::TestRegion;
 use table::{Rule, Table};
@@ -61,11 +63,13 @@ struct Options<'a> {
     table: Option<&'a str>,
     why: Option<&'a str>,
     check: bool,
+    update: bool,
     json: bool,
     open: bool,
 }
 
-/// Prints the report. Returns false if an id is unknown or, with `--check`, a row that is due is open.
+/// Prints the report. Returns false if an id is unknown or, with `--check`, a row that is due is open or the page of the
+/// documentation has other numbers.
 pub(crate) fn run(root: &Path, args: &[&str]) -> Result<bool> {
     let options = parse(args)?;
     let tables = table::load_all(&root.join("conformance"))?;
@@ -86,11 +90,16 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<bool> {
             Mention::Proof { id, place } => proofs.entry(id).or_default().push(place.clone()),
         }
     }
-    let standings: Vec<Standing> = tables
+    let mut standings: Vec<Standing> = tables
         .into_iter()
-        .filter(|table| options.table.is_none_or(|name| name == table.name))
         .map(|table| stand(table, [&exempt.rules, &not_built.rules, &later.rules], &proofs))
         .collect();
+    if options.check || options.update {
+        let mut audited = mutate::proved(root);
+        audited.extend(unbroken.rules.into_keys());
+        faults.extend(page::update(root, &standings, &audited, options.update)?);
+    }
+    standings.retain(|standing| options.table.is_none_or(|name| name == standing.table.name));
     if standings.is_empty() {
         bail!("no table {:?} in conformance/", options.table.unwrap_or("*.tsv"));
     }
@@ -141,6 +150,7 @@ fn parse<'a>(args: &[&'a str]) -> Result<Options<'a>> {
     while let Some(arg) = args.next() {
         match arg {
             "--check" => options.check = true,
+            "--update" => options.update = true,
             "--json" => options.json = true,
             "--open" => options.open = true,
             "--table" => options.table = Some(args.next().context("--table needs a name")?),

@@ -9,7 +9,8 @@ use super::{Standing, Status};
 
 const LEVELS: &[&str] =
     &["MUST", "MUST NOT", "FORMAT", "TIMER", "ERROR", "RULE", "SHOULD", "SHOULD NOT", "MAY-feature"];
-const WORDS: [&str; 5] = ["tested", "exempt", "not built", "later", "open"];
+/// The words for the statuses, in the order of the columns.
+pub(super) const WORDS: [&str; 5] = ["tested", "exempt", "not built", "later", "open"];
 
 /// The number of open rows of levels that bind.
 pub(crate) fn open_binding(standing: &Standing) -> usize {

@@ -143,6 +143,11 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<bool> {
     Ok(survivors == 0)
 }
 
+/// The ids that at least one test proves, by `conformance/proved.tsv`.
+pub(crate) fn proved(root: &Path) -> BTreeSet<String> {
+    Proved::read(root).into_ids().collect()
+}
+
 fn parse<'a>(args: &[&'a str]) -> Result<Options<'a>> {
     let mut options = Options::default();
     let mut args = args.iter().copied();

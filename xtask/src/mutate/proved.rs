@@ -25,6 +25,10 @@ impl Proved {
         Self(found)
     }
 
+    pub(super) fn into_ids(self) -> impl Iterator<Item = String> {
+        self.0.into_keys()
+    }
+
     pub(super) fn has(&self, id: &str, test: &Test) -> bool {
         self.0.get(id).is_some_and(|tests| tests.contains(&test.shown()))
     }
