@@ -35,9 +35,13 @@ fn records(data: &[u8]) -> Vec<(IpAddr, u64)> {
 
 /// A message of the initiator, from another node.
 fn first() -> Vec<u8> {
+    numbered(3)
+}
+
+fn numbered(sequence: u32) -> Vec<u8> {
     let mut out = Vec::new();
     let own = Stamp { address: addr(SRC), time_us: 7 };
-    Message::request(3).encode(Some(own), &mut Writer::new(&mut out));
+    Message::request(sequence).encode(Some(own), &mut Writer::new(&mut out));
     out
 }
 
@@ -160,25 +164,33 @@ fn the_last_node_sends_a_message_back_that_cannot_go_on() {
 
 /// NSISPING-2-07: the message is not forwarded. NSISPING-2-08, NSISPING-2-09, NSISPING-2.1.2-01: with two nodes after the
 /// initiator the receiver is met once and the other one twice; its round trip comes from its own clock, an hour ahead.
+/// NSISPING-X-04: a second record of the initiator changes nothing.
 #[test]
 fn a_reply_shows_each_node_s_round_trip() {
-    let mut rig = Rig::new();
-    let sent = started(&mut rig, nsis(1));
-    let hour = WALL_US + 3_600_000_000;
-    let there = pass(&sent.data, "192.0.2.2", hour + 400);
-    let end = pass(&there, DST, 900);
-    let back = pass(&end, "192.0.2.2", hour + 1_300);
-    rig.now = Time::from_millis(1_002);
-    let outputs = rig.receive(received(&back, flow().inverted(), sent.session));
-    let reply = reply(&outputs);
-    assert_eq!((reply.reached_end, reply.truncated), (true, false));
-    assert_eq!(reply.rtt, Duration::from_millis(2), "round trip of the initiator, by its own two times");
-    let nodes: Vec<_> = reply.hops.iter().map(|hop| (hop.address, hop.round_trip)).collect();
-    let us = |us| Some(Duration::from_micros(us));
-    assert_eq!(nodes, [(addr("192.0.2.2"), us(900)), (addr(DST), us(0))]);
-    assert_eq!(reply.back.iter().map(|hop| hop.address).collect::<Vec<_>>(), [addr("192.0.2.2")]);
-    assert!(outputs.iter().all(|out| !matches!(out, Out::Send(_))));
-    assert!(outputs.contains(&Out::Lifetime(sent.session, Duration::from_secs(5))));
+    for second in [false, true] {
+        let mut rig = Rig::new();
+        let sent = started(&mut rig, nsis(1));
+        let hour = WALL_US + 3_600_000_000;
+        let there = pass(&sent.data, "192.0.2.2", hour + 400);
+        let end = pass(&there, DST, 900);
+        let mut back = pass(&end, "192.0.2.2", hour + 1_300);
+        if second {
+            let hops = back[1];
+            back = pass(&back, SRC, WALL_US);
+            back[1] = hops;
+        }
+        rig.now = Time::from_millis(1_002);
+        let outputs = rig.receive(received(&back, flow().inverted(), sent.session));
+        let reply = reply(&outputs);
+        assert_eq!((reply.reached_end, reply.truncated), (true, false));
+        assert_eq!(reply.rtt, Duration::from_millis(2), "round trip of the initiator, by its own two times");
+        let nodes: Vec<_> = reply.hops.iter().map(|hop| (hop.address, hop.round_trip)).collect();
+        let us = |us| Some(Duration::from_micros(us));
+        assert_eq!(nodes, [(addr("192.0.2.2"), us(900)), (addr(DST), us(0))]);
+        assert_eq!(reply.back.iter().map(|hop| hop.address).collect::<Vec<_>>(), [addr("192.0.2.2")]);
+        assert!(outputs.iter().all(|out| !matches!(out, Out::Send(_))));
+        assert!(outputs.contains(&Out::Lifetime(sent.session, Duration::from_secs(5))));
+    }
 }
 
 /// Nine records fit. With six nodes after the initiator the way there is complete, and two nodes of the way back are.
@@ -246,7 +258,7 @@ fn a_reply_of_the_other_format_is_none() {
     let sent = started(&mut Rig::new(), request(2));
     let mut rig = Rig::new();
     started(&mut rig, request(2));
-    let data = pass(&first(), DST, 1);
+    let data = pass(&numbered(0), DST, 1);
     assert_eq!(rig.receive(received(&data, flow().inverted(), sent.session)), []);
     assert_eq!(rig.ping.counters().unexpected_replies, 1);
 }

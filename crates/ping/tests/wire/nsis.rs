@@ -51,8 +51,8 @@ fn with_objects(objects: &[(u16, u16)]) -> Vec<u8> {
 }
 
 /// NSISPING-2.1-01, NSISPING-2.1-02, NSISPING-2.1-03, NSISPING-2.1-04, NSISPING-2.1.1.1-01, NSISPING-2.1.1.2-01,
-/// NSISPING-2.1.2-01, NSISPING-X-02, NSISPING-X-03: the octets at each stage of the path, of which each node appends one
-/// record. NSISPING-X-04: without and with the second record of the initiator.
+/// NSISPING-X-02, NSISPING-X-03, NSISPING-X-05: the octets at each stage of the path, of which each node appends one record,
+/// without and with the second record of the initiator.
 #[test]
 fn the_worked_example() {
     let first = compose(&Message::request(7), Some(stamp("192.0.2.1", SECOND + 100)));
