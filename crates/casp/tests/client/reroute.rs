@@ -76,7 +76,8 @@ fn a_new_branch_gets_both_requests() {
     assert_eq!((rig.booked(3), rig.given(3), rig.events(0)), (0.0, 0.0, vec![]));
 }
 
-/// CASPQOS-7-02, CASPQOS-7-05: a session whose flow changes is known by its identifier; all nodes take the new flow.
+/// CASPQOS-7-02, CASPQOS-7-05, CASP-6.2-04: a session whose flow changes is known by its identifier; all nodes take the new flow, and
+/// one reservation stands.
 #[test]
 fn a_new_flow_goes_to_the_end() {
     let mut rig = Rig::standing(4, Range::only(mbit(2.0)));
