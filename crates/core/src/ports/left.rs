@@ -4,12 +4,14 @@
 //! inside had which port, but neither the session nor who asked for it. So it keeps the port for that end, for as long as the binding
 //! would have stood: a request for the same end gets the port again, if the rules allow the request, and no other end gets it.
 
+use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
 
 use super::Binding;
 use crate::Time;
+use crate::handover::Entries;
 use crate::index::KeyedHasher;
 
 /// How much longer a port is kept than its binding, so that the kernel has removed it.
@@ -24,6 +26,29 @@ pub struct Left<H> {
     by_end: HashMap<End, (u16, H), KeyedHasher>,
     /// When each of them goes, the first one first. One that was taken is on the list until then.
     order: VecDeque<(Time, End)>,
+}
+
+/// Why a port that the node before this one left is not kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotKept {
+    /// Its entry cannot be read.
+    Damaged,
+    /// The port is not one of this node's, or it is not free.
+    NotFree(Binding),
+}
+
+impl fmt::Display for NotKept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Damaged => f.write_str("damaged"),
+            Self::NotFree(Binding { address, protocol, port, external }) => {
+                write!(
+                    f,
+                    "external port {external} of {address} port {port} protocol {protocol} is not free here"
+                )
+            }
+        }
+    }
 }
 
 impl<H> Left<H> {
@@ -51,6 +76,30 @@ impl<H> Left<H> {
         self.by_end.insert(end, (binding.external, hold));
         let at = self.order.partition_point(|(known, _)| *known <= until);
         self.order.insert(at, (until, end));
+    }
+
+    /// Keeps the ports of the entries that [`Binding::write`] wrote. `hold` keeps a port from others; `None`: it is not free here. An end
+    /// that has a port already keeps that one. `not_kept` gets what is left out.
+    pub fn take_over(
+        &mut self,
+        now: Time,
+        mut entries: Entries,
+        mut hold: impl FnMut(&Binding) -> Option<H>,
+        mut not_kept: impl FnMut(NotKept),
+    ) {
+        while let Some(entry) = entries.take() {
+            let Some((binding, time)) = Binding::read(entry) else {
+                not_kept(NotKept::Damaged);
+                continue;
+            };
+            if self.port(&binding.end()).is_some() {
+                continue;
+            }
+            match hold(&binding) {
+                Some(hold) => self.keep(now, time, &binding, hold),
+                None => not_kept(NotKept::NotFree(binding)),
+            }
+        }
     }
 
     /// Keeps the port of an end no longer. The result is its hold.
@@ -152,5 +201,35 @@ mod tests {
             gone.push(hold);
         }
         assert_eq!((gone, left.deadline()), (vec![2, 1], None));
+    }
+
+    /// What cannot be read and what is not free is left out; an end keeps the port that it has; the others stay for their time.
+    #[test]
+    fn ports_of_the_predecessor_are_taken_over() {
+        let mut left = Left::new(KeyedHasher::with_key([7; 16]));
+        let now = Time::from_secs(10);
+        let (first, second, used) =
+            (binding("10.0.0.1", 1), binding("2001:db8::1", 2), binding("10.0.0.1", 3));
+        let mut entries = Entries::default();
+        for one in [first, second, used, Binding { external: 50_000, ..first }] {
+            assert!(entries.push(&one.write(Duration::from_secs(30))));
+        }
+        assert!(entries.push(b"") && entries.push(&[4; 13]) && entries.push(b"\x07foreign"));
+        let (mut held, mut not_kept) = (Vec::new(), Vec::new());
+        let hold = |binding: &Binding| {
+            held.push(binding.external);
+            (*binding != used).then_some(binding.external)
+        };
+        left.take_over(now, entries, hold, |why| not_kept.push(why));
+        assert_eq!(held, [first.external, second.external, used.external], "each end is asked for once");
+        assert_eq!(not_kept, [NotKept::NotFree(used), NotKept::Damaged, NotKept::Damaged, NotKept::Damaged]);
+        assert_eq!(
+            NotKept::NotFree(used).to_string(),
+            "external port 40003 of 10.0.0.1 port 3 protocol 17 is not free here"
+        );
+        let kept = [first, second, used].map(|one| left.port(&one.end()));
+        assert_eq!(kept, [Some(40_001), Some(40_002), None]);
+        assert_eq!(left.expired(Time::from_secs(40)), None);
+        assert_eq!(left.expired(Time::from_secs(41)), Some(40_001));
     }
 }

@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use signalbox_core::Random;
 use signalbox_core::index::KeyedHasher;
 use signalbox_core::ports::Binding;
-use signalbox_core::ports::left::Left;
 use signalbox_core::shares::is_scarce;
 
 use super::config::{Config, Forward};
@@ -56,8 +55,6 @@ pub(super) struct Leases {
     own_ports: Vec<u16>,
     by_external: HashMap<External, Lease, KeyedHasher>,
     by_inside: HashMap<(u8, SocketAddrV4), u16, KeyedHasher>,
-    /// Ports that are kept for ends inside whose bindings are not back yet.
-    pub(super) left: Left<Hold>,
 }
 
 impl Leases {
@@ -70,8 +67,12 @@ impl Leases {
             own_ports: config.own_ports.clone(),
             by_external: HashMap::with_hasher(external),
             by_inside: HashMap::with_hasher(inside),
-            left: Left::new(inside),
         }
+    }
+
+    /// What hashes ends inside.
+    pub(super) fn hasher(&self) -> KeyedHasher {
+        *self.by_inside.hasher()
     }
 
     /// The external port of an end inside, which the caller holds until it calls [`Leases::release`]; `None`: no port was

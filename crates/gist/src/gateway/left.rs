@@ -4,7 +4,6 @@
 //! end, so that its flows go on from it, and peers outside reach no other host by it.
 
 use core::net::{IpAddr, SocketAddrV4};
-use core::time::Duration;
 
 use signalbox_core::Time;
 use signalbox_core::handover::Entries;
@@ -25,36 +24,29 @@ impl Gateway {
 
     /// Takes what [`Self::hand_over`] of the gateway before this one wrote, and what a crash left in the kernel. It comes once at the
     /// start.
-    pub fn take_over(&mut self, now: Time, mut entries: Entries) {
+    pub fn take_over(&mut self, now: Time, entries: Entries) {
         self.now = self.now.max(now);
-        while let Some(entry) = entries.take() {
-            match Binding::read(entry) {
-                Some((binding, left)) => self.keep_port(&binding, left),
-                None => tracing::debug!(reason = "damaged", "port of the predecessor not kept"),
+        let Self { left, leases, .. } = self;
+        let hold = |binding: &Binding| {
+            let Binding { address: IpAddr::V4(address), protocol, port, external } = *binding else {
+                return None;
+            };
+            // Other protocols of this node have ports of their own in the kernel.
+            let own = leases.is_in_range(external);
+            if own {
+                leases.adopt((protocol, external), SocketAddrV4::new(address, port), false)
+            } else {
+                None
             }
-        }
-    }
-
-    fn keep_port(&mut self, binding: &Binding, time: Duration) {
-        let Binding { address: IpAddr::V4(address), protocol, port, external } = *binding else { return };
-        if self.leases.left.port(&binding.end()).is_some() {
-            return;
-        }
-        let inside = SocketAddrV4::new(address, port);
-        // Other protocols of this node have ports of their own in the kernel.
-        let own = self.leases.is_in_range(external);
-        let hold = if own { self.leases.adopt((protocol, external), inside, false) } else { None };
-        match hold {
-            Some(hold) => self.leases.left.keep(self.now, time, binding, hold),
-            None => {
-                tracing::debug!(%address, port, external, reason = "not free here", "port of a former binding not kept");
-            }
-        }
+        };
+        left.take_over(self.now, entries, hold, |why| {
+            tracing::debug!(reason = %why, "port of the predecessor not kept");
+        });
     }
 
     /// Ends what is kept for too long.
     pub(super) fn step_left(&mut self) {
-        while let Some(hold) = self.leases.left.expired(self.now) {
+        while let Some(hold) = self.left.expired(self.now) {
             self.leases.release(hold);
         }
     }

@@ -47,6 +47,7 @@ use signalbox_core::index::KeyedHasher;
 use signalbox_core::metrics::{Subsystem, Table};
 use signalbox_core::packet::Received;
 use signalbox_core::pinhole::{OpenerId, PinholeError, PinholeId, Translation};
+use signalbox_core::ports::left::Left;
 use signalbox_core::secret::RotatingSecret;
 use signalbox_core::shares::RateShares;
 use signalbox_core::slab::Key;
@@ -91,6 +92,8 @@ pub struct Gateway {
     identity: [u8; 8],
     interfaces: Interfaces,
     leases: Leases,
+    /// Ports that are kept for ends inside whose bindings are not back yet.
+    left: Left<Hold>,
     bindings: Bindings,
     /// Bindings of associations, by their nodes. Each has one entry at most.
     pairs: HashMap<Pair, Key, KeyedHasher>,
@@ -110,13 +113,16 @@ impl Gateway {
     pub fn new(config: Config, seed: [u8; 32]) -> Result<Self, ConfigError> {
         config.validated()?;
         let mut rng = Random::new(seed);
+        let (secret, identity) = (RotatingSecret::new(KEY_PERIOD, &mut rng), rng.array());
+        let leases = Leases::new(&config, &mut rng);
         Ok(Self {
             counters: Counters::default(),
             now: Time::ZERO,
-            secret: RotatingSecret::new(KEY_PERIOD, &mut rng),
-            identity: rng.array(),
+            secret,
+            identity,
             interfaces: Interfaces::default(),
-            leases: Leases::new(&config, &mut rng),
+            left: Left::new(leases.hasher()),
+            leases,
             bindings: Bindings::new(config.max_bindings, &mut rng),
             pairs: HashMap::with_hasher(KeyedHasher::new(&mut rng)),
             queries: RateShares::new(config.queries_of_source, KeyedHasher::new(&mut rng)),
@@ -209,7 +215,7 @@ impl Gateway {
     /// When [`Input::Timer`] is due; `None` while nothing waits.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        [self.bindings.next_deadline(), self.leases.left.deadline()].into_iter().flatten().min()
+        [self.bindings.next_deadline(), self.left.deadline()].into_iter().flatten().min()
     }
 
     /// The counters.

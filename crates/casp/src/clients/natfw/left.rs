@@ -3,8 +3,6 @@
 //! The sessions themselves come back with the refreshes of their hosts, which are judged like new requests. Until then no other end
 //! gets the port of an end, so that the flow goes on from it, and peers outside reach no other host by it.
 
-use core::time::Duration;
-
 use signalbox_core::Time;
 use signalbox_core::handover::Entries;
 use signalbox_core::ports::{Binding, Inside};
@@ -29,32 +27,23 @@ impl NatfwClient {
 
     /// Takes what [`Self::hand_over`] of the node before this one wrote, and what a crash left in the kernel. It comes once at the start,
     /// after the interfaces.
-    pub fn take_over(&mut self, now: Time, mut entries: Entries) {
+    pub fn take_over(&mut self, now: Time, entries: Entries) {
         self.now = self.now.max(now);
-        while let Some(entry) = entries.take() {
-            match Binding::read(entry) {
-                Some((binding, left)) => self.keep_port(&binding, left),
-                None => tracing::debug!(reason = "damaged", "port of the predecessor not kept"),
+        let Self { left, ports, .. } = self;
+        let Some(ports) = ports else { return };
+        let hold = |binding: &Binding| {
+            let Binding { address, protocol, port, external } = *binding;
+            let inside = Inside { address, protocol, port, second: false };
+            let (lease, got) = ports.acquire(inside, address, Some(external)).ok()?;
+            if got == external {
+                return Some(lease);
             }
-        }
-    }
-
-    fn keep_port(&mut self, binding: &Binding, time: Duration) {
-        let Some(ports) = self.ports.as_mut() else { return };
-        let Binding { address, protocol, port, external } = *binding;
-        if self.left.port(&binding.end()).is_some() {
-            return;
-        }
-        let inside = Inside { address, protocol, port, second: false };
-        match ports.acquire(inside, address, Some(external)) {
-            Ok((lease, got)) if got == external => self.left.keep(self.now, time, binding, lease),
-            other => {
-                if let Ok((lease, _)) = other {
-                    ports.release(lease);
-                }
-                tracing::debug!(%address, port, external, reason = "not free here", "port of a former binding not kept");
-            }
-        }
+            ports.release(lease);
+            None
+        };
+        left.take_over(self.now, entries, hold, |why| {
+            tracing::debug!(reason = %why, "port of the predecessor not kept");
+        });
     }
 
     /// Ends what is kept for too long.
