@@ -53,8 +53,8 @@ impl Restart {
             "keep_pinholes",
             &mut self.keep_pinholes,
             duration(Duration::ZERO..=Duration::from_secs(60)),
-            "How long a stop leaves the pinholes and bindings of `natfw` open whose sessions are in the file of `handover`: their packets \
-             go on passing until the next start judges the sessions by its rules ([natfw.md](natfw.md#when-the-daemon-stops)). \
+            "How long a stop leaves the pinholes and bindings of `natfw` and `gist_nat` open that are in the file of `handover`: their packets \
+             go on passing until the next start judges them ([natfw.md](natfw.md#when-the-daemon-stops)). \
              `\"0s\"`: a stop closes them.",
         );
         keys.key(

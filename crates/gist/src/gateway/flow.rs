@@ -21,7 +21,7 @@ use super::{Gateway, UDP};
 use crate::wire::{Nli, PORT};
 
 /// IP protocols whose ports the kernel translates: TCP, UDP, DCCP, SCTP.
-const WITH_PORTS: [u8; 4] = [6, UDP, 33, 132];
+pub(super) const WITH_PORTS: [u8; 4] = [6, UDP, 33, 132];
 
 /// What the kernel said of the flow of a message.
 #[derive(Debug, Clone, Copy)]

@@ -1,19 +1,34 @@
-//! What a gateway leaves to the one that starts in its place: the external ports of the ends inside.
+//! What a gateway leaves to the one that starts in its place: flows that its hosts asked for, and the external ports of the ends inside.
 //!
-//! The bindings come back with the Queries that hosts repeat, which are judged like new ones. Until then no other end gets the port of an
-//! end, so that its flows go on from it, and peers outside reach no other host by it.
+//! The next gateway judges each flow by its own sides, address and ports, before any message. What is possible stands at once, for the time
+//! that was left; the kernel passes it meanwhile. All other bindings, and those of signaling, come back with the Queries that hosts
+//! repeat, which are judged like new ones. Until then no other end gets the port of an end, so that its flows go on from it, and peers
+//! outside reach no other host by it.
 
 use core::net::{IpAddr, SocketAddrV4};
 
 use signalbox_core::Time;
 use signalbox_core::handover::Entries;
+use signalbox_core::pinhole::{OpenerId, PinholeId};
 use signalbox_core::ports::Binding;
+use signalbox_core::slab::Key;
 
+use super::bindings::{Asker, Purpose, Wanted};
+use super::flow::WITH_PORTS;
+use super::former::Former;
+use super::interfaces::Side;
 use super::{Gateway, SHORTEST};
 
 impl Gateway {
-    /// Writes the external ports that are in use. It walks over all of them, so it is for a node that ends.
-    pub fn hand_over(&self, to: &mut Entries) {
+    /// Writes the flows that stand, and the external ports that are in use. It walks over all of them, so it is for a node that ends.
+    pub fn hand_over(&self, now: Time, to: &mut Entries) {
+        let (mut from, mut room) = (Some(0), true);
+        while let Some(at) = from.filter(|_| room) {
+            from = self.bindings.walk(at, |_, binding| {
+                room = Former::of(binding, now).is_none_or(|former| to.push(&former.write()));
+                room
+            });
+        }
         for binding in self.leases.iter() {
             // Hosts refresh their routing state within the time of the shortest binding.
             if !to.push(&binding.write(SHORTEST)) {
@@ -22,10 +37,62 @@ impl Gateway {
         }
     }
 
+    /// Whether a binding stays in the kernel for the gateway that starts in place of this one.
+    #[must_use]
+    pub fn leaves(&self, id: PinholeId) -> bool {
+        let key = (id.owner == OpenerId::GIST_NAT).then(|| Key::from_u64(id.key));
+        let binding = key.and_then(|key| self.bindings.get(key));
+        binding.is_some_and(|binding| Former::of(binding, self.now).is_some())
+    }
+
     /// Takes what [`Self::hand_over`] of the gateway before this one wrote, and what a crash left in the kernel. It comes once at the
-    /// start.
-    pub fn take_over(&mut self, now: Time, entries: Entries) {
+    /// start, after the interfaces.
+    pub fn take_over(&mut self, now: Time, mut entries: Entries) {
         self.now = self.now.max(now);
+        let mut ports = Entries::default();
+        while let Some(entry) = entries.take() {
+            match Former::read(entry) {
+                Some(former) => {
+                    if !self.restore(&former) {
+                        tracing::debug!(inside = %former.inside, far = %former.far, reason = "not possible here", "flow of the predecessor not kept");
+                    }
+                }
+                // They fit: there are fewer.
+                None => _ = ports.push(entry),
+            }
+        }
+        self.keep_ports(ports);
+    }
+
+    /// Makes the binding of a flow that stood. False: it is not possible with the present sides, address and ports.
+    fn restore(&mut self, former: &Former) -> bool {
+        let Former { protocol, inside, external, .. } = *former;
+        let of_host = self.interfaces.side(former.ifindex) == Some(Side::Inside)
+            && !self.interfaces.has(IpAddr::V4(*inside.ip()));
+        let own =
+            self.interfaces.external() == Some(*external.ip()) && self.leases.is_in_range(external.port());
+        if !of_host || !own || !WITH_PORTS.contains(&protocol) {
+            return false;
+        }
+        let Some(hold) = self.leases.adopt((protocol, external.port()), inside, true) else { return false };
+        let wanted = Wanted {
+            purpose: Purpose::Flow,
+            pinhole: former.pinhole(),
+            hold: Some(hold),
+            owner: former.holder(),
+            ifindex: former.ifindex,
+            asker: Asker::Host,
+            adopted: false,
+        };
+        let Some(key) = self.bind(wanted, former.left().min(self.config.max_lifetime)) else { return false };
+        if let Some(binding) = self.bindings.get_mut(key) {
+            (binding.confirmed, binding.proved, binding.from_inside) = (true, true, true);
+        }
+        self.activate(key);
+        true
+    }
+
+    fn keep_ports(&mut self, entries: Entries) {
         let Self { left, leases, .. } = self;
         let hold = |binding: &Binding| {
             let Binding { address: IpAddr::V4(address), protocol, port, external } = *binding else {

@@ -18,7 +18,7 @@
 //! | `asking.rs` | Queries that wait until the kernel has answered whether it translates their flow already |
 //! | `message.rs`, `entry.rs` | the octets that change |
 //! | `bindings.rs`, `leases.rs` | what the kernel is asked for, and external ports |
-//! | `left.rs` | what a gateway leaves to the one that starts in its place |
+//! | `left.rs`, `former.rs` | what a gateway leaves to the one that starts in its place |
 //! | `refuse.rs` | Errors of the gateway |
 
 mod answer;
@@ -28,6 +28,7 @@ mod config;
 mod counters;
 mod entry;
 mod flow;
+mod former;
 mod interfaces;
 mod io;
 mod leases;

@@ -8,20 +8,94 @@ use signalbox_gist::gateway::{Config, Input};
 use crate::adopted::handshake;
 use crate::rig::*;
 
-/// O08: an end inside keeps its external port, although the next gateway would draw another one. It is free if no request comes for it in the
-/// time of a binding.
+fn gateway(config: Config, sides: [&str; 2], seed: u8) -> Rig {
+    Rig::between(Config { forwards: Vec::new(), ..config }, sides, seed)
+}
+
+/// What a gateway leaves that has the flow of a host.
+fn left(rig: &Rig) -> Entries {
+    let mut entries = Entries::default();
+    rig.gateway.hand_over(rig.now, &mut entries);
+    entries
+}
+
+/// The gateway that starts in the place of another one, with this configuration and these addresses.
+fn successor(config: Config, sides: [&str; 2], entries: Entries) -> Rig {
+    let mut rig = gateway(config, sides, 8);
+    rig.gateway.take_over(rig.now, entries);
+    rig.drain();
+    rig
+}
+
+/// O08: a flow that its host asked for stands at once after a planned restart, with its port and for the time that was left. The next Query
+/// finds it, and without one it ends.
+#[test]
+fn a_flow_stands_over_a_planned_restart() {
+    let mut rig = gateway(config(), [GATE, EXTERNAL], 7);
+    let port = handshake(&mut rig);
+    let flow = |rig: &Rig| rig.binding(17, Some((HOST, Some(5000))), (FAR, 6000)).cloned();
+    let before = flow(&rig).unwrap();
+    assert!(rig.gateway.leaves(before.id));
+    rig.until(30);
+    let entries = left(&rig);
+    let mut rig = successor(config(), [GATE, EXTERNAL], entries.clone());
+    let after = flow(&rig).unwrap();
+    assert_eq!((after.pinhole, after.lifetime), (before.pinhole, before.lifetime - Duration::from_secs(30)));
+    assert_eq!(handshake(&mut rig), port);
+    assert!(flow(&rig).is_some_and(|again| again.id == after.id));
+    let mut rig = successor(config(), [GATE, EXTERNAL], entries);
+    rig.until(300);
+    assert_eq!((flow(&rig).is_none(), rig.gateway.tables().map(|table| table.size)), (true, [0, 0]));
+}
+
+/// What is reserved only, and what is left without a Response, is not left; nothing of it stands where the present sides, address or ports do
+/// not allow it, nor what somebody changed in the file beyond them.
+#[test]
+fn a_flow_that_is_not_possible_here_is_left_out() {
+    let mut rig = gateway(config(), [GATE, EXTERNAL], 7);
+    rig.outward(&query(outbound(), HOST));
+    rig.unwatched();
+    let opened = |rig: &Rig| rig.standing.len();
+    assert_eq!(opened(&successor(config(), [GATE, EXTERNAL], left(&rig))), 0);
+    let mut rig = gateway(config(), [GATE, EXTERNAL], 7);
+    let port = handshake(&mut rig);
+    let entries = left(&rig);
+    assert_eq!(opened(&successor(config(), [GATE, EXTERNAL], entries.clone())), 1);
+    let (first_port, last_port) = if port < 30_000 { (40_000, 50_000) } else { (10_000, 20_000) };
+    let ports = Config { first_port, last_port, ..config() };
+    let sides = Config { inside: vec!["eth3".to_owned()], ..config() };
+    for (config, sides) in
+        [(ports, [GATE, EXTERNAL]), (sides, [GATE, EXTERNAL]), (config(), [GATE, "203.0.113.9"])]
+    {
+        assert_eq!(opened(&successor(config, sides, entries.clone())), 0);
+    }
+    let mut all = entries;
+    let flow = all.take().unwrap().to_vec();
+    for at in 0..flow.len() {
+        for value in [0, 1, 6, 0x7f, 0xff] {
+            let mut changed = flow.clone();
+            changed[at] = value;
+            let mut entries = Entries::default();
+            assert!(entries.push(&changed));
+            let rig = successor(config(), [GATE, EXTERNAL], entries);
+            for open in &rig.standing {
+                let pinhole = &open.pinhole;
+                let external = pinhole.source.map_or(pinhole.packets.dst.addr, |source| source.address);
+                assert_eq!(external, ip(EXTERNAL));
+                assert!(open.lifetime <= config().max_lifetime);
+            }
+        }
+    }
+}
+
+/// O08: an end inside keeps its external port, although the next gateway would draw another one. It is free if no request comes for it, and
+/// for its flow, in their time.
 #[test]
 fn an_end_keeps_its_port_over_a_restart() {
-    let gateway = |seed| Rig::between(Config { forwards: Vec::new(), ..config() }, [GATE, EXTERNAL], seed);
-    let mut rig = gateway(7);
+    let mut rig = gateway(config(), [GATE, EXTERNAL], 7);
     let port = handshake(&mut rig);
-    let mut entries = Entries::default();
-    rig.gateway.hand_over(&mut entries);
-    let again = |entries: &Entries| {
-        let mut rig = gateway(8);
-        rig.gateway.take_over(rig.now, entries.clone());
-        rig
-    };
+    let entries = left(&rig);
+    let again = |entries: &Entries| successor(config(), [GATE, EXTERNAL], entries.clone());
     assert_ne!(handshake(&mut again(&Entries::default())), port);
     assert_eq!(handshake(&mut again(&entries)), port);
     let mut rig = again(&entries);

@@ -308,7 +308,7 @@ impl Rig {
         self.inject(&Via::q_mode(OUTSIDE, src, EXTERNAL), &encode(message));
     }
 
-    fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         loop {
             let (mut asked, mut sought) = (Vec::new(), Vec::new());
             while let Some(output) = self.gateway.poll() {

@@ -51,8 +51,12 @@ impl Protocol for Instance {
         Some(OpenerId::GIST_NAT)
     }
 
-    fn hand_over(&self, _: Time, to: &mut Entries) {
-        self.engine.hand_over(to);
+    fn hand_over(&self, now: Time, to: &mut Entries) {
+        self.engine.hand_over(now, to);
+    }
+
+    fn leaves(&self, id: PinholeId) -> bool {
+        self.engine.leaves(id)
     }
 
     fn take_over(&mut self, cx: &mut Context<'_>, entries: Entries) {
