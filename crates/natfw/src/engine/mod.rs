@@ -67,7 +67,7 @@ use signalbox_core::service::{Indication, MessageStatus, Next};
 use signalbox_core::shares::Shares;
 use signalbox_core::slab::{Key, Slab};
 use signalbox_core::wheel::{AT_ONCE, Wheel};
-use signalbox_core::{Changes, SessionChange, Time, invariant};
+use signalbox_core::{Changes, SessionChange, SessionId, Time, invariant};
 use signalbox_resources::{End, Resources};
 
 pub use command::{Command, ExposeRequest, OpenRequest, Options};
@@ -121,6 +121,9 @@ pub struct Natfw {
     last_lookup: u64,
     /// EXTERNALs in proxy mode whose CREATE is to be made at the end of this turn; one at most.
     pending_proxies: Vec<Key>,
+    /// The sessions of CREATEs that the node before this one sent, and the numbers of their last requests, by the EXTERNALs in proxy mode
+    /// that stand and have none yet.
+    former_creates: BTreeMap<SessionId, (SessionId, u32)>,
     /// Aggregated messages that are being processed.
     sweeps: VecDeque<Sweep>,
     wheel: Wheel,
@@ -153,6 +156,7 @@ impl Natfw {
             parked: Requests::new(hasher),
             last_lookup: 0,
             pending_proxies: Vec::new(),
+            former_creates: BTreeMap::new(),
             sweeps: VecDeque::new(),
             wheel: Wheel::default(),
             out: Outbox::new(config.max_watched, hasher),

@@ -35,7 +35,13 @@ impl Natfw {
             else {
                 continue;
             };
-            let mut opening = Opening { id: self.rng.session_id(), msn: self.rng.u32(), ..opening };
+            let external = self.sessions.get(primary).map(|session| session.id);
+            let former = external.and_then(|external| self.former_creates.remove(&external));
+            let (id, msn) = match former.filter(|(id, _)| self.find(*id).is_none()) {
+                Some((id, msn)) => (id, msn.wrapping_add(1)),
+                None => (self.rng.session_id(), self.rng.u32()),
+            };
+            let mut opening = Opening { id, msn, ..opening };
             if let Some(lease) = opening.plan.lease {
                 self.ports.hold(lease);
             }

@@ -105,6 +105,7 @@ impl Natfw {
         self.wheel.cancel(&mut self.sessions, key.index());
         self.keep_route(key, 0);
         let Some(session) = invariant!(self.sessions.remove(key), "a session closes once") else { return };
+        self.former_creates.remove(&session.id);
         if let Some(nonce) = session.asked.nonce()
             && self.proxied.get(&nonce) == Some(&key)
         {

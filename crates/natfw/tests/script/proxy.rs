@@ -1,10 +1,12 @@
 //! EXTERNAL in proxy mode: the edge sends a CREATE.
 
+use signalbox_core::handover::Entries;
 use signalbox_core::service::SendError;
 use signalbox_core::{Mri, PathCoupled};
+use signalbox_natfw::engine::Input;
 use signalbox_natfw::wire::{Info, Message, MessageType};
 
-use crate::rig::{EDGE, FAR, HOST, Rig, Sent, addr, external, loose, notify, only, success};
+use crate::rig::{EDGE, FAR, HOST, INSIDE, OTHER, Rig, Sent, addr, external, loose, notify, only, success};
 
 fn request(msn: u32, lifetime: u32) -> Message<'static> {
     Message { proxy: true, nonce: Some(0xaabb_ccdd), ..external(msn, lifetime, 20230) }
@@ -118,4 +120,41 @@ fn an_extended_external_also_goes_on() {
     assert_eq!(sent.len(), 3);
     assert_eq!(rig.failed(on, SendError::NoNextNode), []);
     assert_eq!(rig.natfw.session_count(), 2);
+}
+
+/// O08: after a planned restart the CREATE goes on in its session, with the next number, when the host refreshes its EXTERNAL: the nodes
+/// inside replace what they have. A session that ended is not taken up again.
+#[test]
+fn the_create_keeps_its_session_over_a_restart() {
+    for ended in [false, true] {
+        let mut rig = Rig::edge_nat();
+        let (_, create) = begun(&mut rig);
+        let msn = create.message().msn.unwrap();
+        rig.answer(&create, &success(msn, 1000));
+        let mut entries = Entries::default();
+        rig.natfw.hand_over(rig.now, &mut entries);
+
+        let mut rig = Rig::edge_nat();
+        assert_eq!(rig.input(Input::Handover(entries)), []);
+        assert_eq!(
+            (rig.natfw.session_count(), rig.holes.len()),
+            (1, 0),
+            "nothing refreshes the CREATE but the host"
+        );
+        if ended {
+            rig.receive(OTHER, INSIDE, loose(HOST, FAR), &external(2, 0, 20230));
+            assert_eq!(rig.natfw.session_count(), 0);
+        }
+        let number = if ended { 3 } else { 2 };
+        let sent = rig.receive(OTHER, INSIDE, loose(HOST, FAR), &request(number, 1000));
+        let again: Vec<_> = sent.iter().filter(|one| one.message().kind == MessageType::CREATE).collect();
+        let [again] = again.as_slice() else { panic!("{sent:?}") };
+        let same = (again.session, again.message().msn) == (create.session, Some(msn.wrapping_add(1)));
+        assert_eq!(same, !ended);
+        if !ended {
+            assert_eq!((again.mri, again.message().nonce), (create.mri, Some(0xaabb_ccdd)));
+            rig.answer(again, &success(msn.wrapping_add(1), 1000));
+            assert_eq!((rig.natfw.session_count(), rig.holes.len()), (2, 1));
+        }
+    }
 }

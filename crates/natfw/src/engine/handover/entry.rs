@@ -11,6 +11,7 @@ use signalbox_wire::{Reader, Short, Writer};
 
 const SESSION: u8 = 1;
 const BINDING: u8 = 2;
+const CREATE: u8 = 3;
 
 const OPENINGS: [Opening; 5] =
     [Opening::Outward, Opening::Inward, Opening::Between, Opening::Reserve, Opening::Block];
@@ -42,6 +43,37 @@ pub(super) enum Entry<'a> {
     Session(Former<'a>),
     /// A translation that the kernel has, and the time until it ends.
     Binding(Binding, Duration),
+    /// The CREATE that the edge has sent for an EXTERNAL in proxy mode.
+    Create(FormerCreate),
+}
+
+/// A session that an edge has made for an EXTERNAL in proxy mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FormerCreate {
+    /// The session of the EXTERNAL.
+    pub(super) external: SessionId,
+    /// That of the CREATE, and the number of its last request.
+    pub(super) session: SessionId,
+    pub(super) msn: u32,
+}
+
+impl FormerCreate {
+    pub(super) fn write(&self, to: &mut Vec<u8>) {
+        let mut w = Writer::new(to);
+        w.u8(CREATE);
+        w.bytes(&self.external.0);
+        w.bytes(&self.session.0);
+        w.u32(self.msn);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Option<Self> {
+        let former = Self {
+            external: SessionId(r.array().ok()?),
+            session: SessionId(r.array().ok()?),
+            msn: r.u32().ok()?,
+        };
+        r.take_rest().is_empty().then_some(former)
+    }
 }
 
 impl Former<'_> {
@@ -87,6 +119,7 @@ impl<'a> Entry<'a> {
                 message: r.take_rest(),
             })),
             BINDING => Binding::read(r.take_rest()).map(|(binding, left)| Self::Binding(binding, left)),
+            CREATE => FormerCreate::read(&mut r).map(Self::Create),
             _ => None,
         }
     }
@@ -271,6 +304,16 @@ mod tests {
         let octets = binding(&one, Duration::from_secs(60));
         assert_eq!(Entry::parse(&octets), Some(Entry::Binding(one, Duration::from_secs(60))));
         assert_eq!(Entry::parse(&octets[..octets.len() - 1]), None);
+        let create =
+            FormerCreate { external: SessionId([7; 16]), session: SessionId([8; 16]), msn: u32::MAX };
+        let mut octets = Vec::new();
+        create.write(&mut octets);
+        assert_eq!(Entry::parse(&octets), Some(Entry::Create(create)));
+        for end in 0..octets.len() {
+            assert_eq!(Entry::parse(&octets[..end]), None, "cut at {end}");
+        }
+        octets.push(0);
+        assert_eq!(Entry::parse(&octets), None);
     }
 
     /// What somebody changed is read as another entry or as none.

@@ -9,6 +9,9 @@
 //! Nothing of it is taken for proved later. The peer of the session is not known to GIST, so the first request that comes is judged
 //! like a new one ([`Session::is_of`]).
 //!
+//! The CREATE of an edge for an EXTERNAL in proxy mode is made anew when the EXTERNAL is refreshed. It goes on in the session that the nodes
+//! inside have, with the next number, so that it replaces what they have instead of being one more.
+//!
 //! A session whose requester showed a token is left out: the token itself is not kept, and what it allowed is not repeated without
 //! it. The port is kept for its holder ([`leases`](super::leases)).
 
@@ -27,7 +30,7 @@ use signalbox_resources::decision::{By, Extent, Outcome, Why};
 use signalbox_resources::{Decided, Neighbour, Passage, Proof, RequestedBy, Requester, Resources};
 use signalbox_wire::Writer;
 
-use self::entry::{Entry, Former};
+use self::entry::{Entry, Former, FormerCreate};
 use super::Natfw;
 use super::create::Held;
 use super::far::{Far, Routes};
@@ -74,8 +77,17 @@ impl Natfw {
         for kind in [Kind::External, Kind::Create] {
             for (_, session) in self.sessions.iter().filter(|(_, session)| session.kind == kind) {
                 octets.clear();
-                if self.write(session, now, &mut octets).is_some() && !to.push(&octets) {
+                if self.write(session, now, &mut octets).is_none() {
+                    continue;
+                }
+                if !to.push(&octets) {
                     return;
+                }
+                if let Some(secondary) = self.sessions.get(session.secondary) {
+                    octets.clear();
+                    let (external, session, msn) = (session.id, secondary.id, secondary.msn);
+                    FormerCreate { external, session, msn }.write(&mut octets);
+                    to.push(&octets);
                 }
             }
         }
@@ -149,6 +161,11 @@ impl Natfw {
             match Entry::parse(entry) {
                 Some(Entry::Session(former)) => self.restore(&former, resources),
                 Some(Entry::Binding(binding, left)) => self.keep_port(&binding, left),
+                // One whose EXTERNAL was not restored expires.
+                Some(Entry::Create(former)) if self.find(former.external).is_some() => {
+                    self.former_creates.insert(former.external, (former.session, former.msn));
+                }
+                Some(Entry::Create(_)) => {}
                 None => tracing::debug!(reason = "damaged", "session of the predecessor dropped"),
             }
         }
