@@ -231,6 +231,33 @@ fn a_firewall_that_withdraws_ends_what_trigger_asked_for() {
     }
 }
 
+/// O09: a host that has crashed asks again in the session that the border and the firewall inside have. Each has one rule, and the host ends it.
+#[test]
+fn what_trigger_asked_for_before_a_crash_is_replaced() {
+    let mut rig = network(4, 2);
+    let packets = [flow(4).reversed().filter()];
+    for round in 0..3 {
+        let terms = NatfwTerms {
+            scope: Some(NatfwScope::Local),
+            packets: NatfwPackets::Against,
+            ..NatfwTerms::default()
+        };
+        let request = NatfwRequest { terms, kept: Some(FIRST), ..rig.request(false) };
+        rig.nodes[0].client.open(rig.now, 1, &request);
+        rig.run();
+        assert!(matches!(rig.events(0).last(), Some(NatfwEvent::Opened { .. })), "{:?}", rig.events(0));
+        assert_eq!((rig.passes(1), rig.passes(2)), (packets.to_vec(), packets.to_vec()), "{round}");
+        rig.wait(Duration::from_secs(1));
+        if round < 2 {
+            rig.restart(0);
+        }
+    }
+    rig.wait(Duration::from_secs(300));
+    assert_eq!((rig.passes(1), rig.passes(2)), (packets.to_vec(), packets.to_vec()));
+    rig.close();
+    assert_eq!((rig.passes(1).len(), rig.passes(2).len()), (0, 0));
+}
+
 /// CASPMID-4.1-07: the host gets another address. Border and firewall inside open for that one first; the end of the former flow in the
 /// messaging layer closes both for the former one, and leaves the rest.
 #[test]

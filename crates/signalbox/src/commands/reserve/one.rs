@@ -20,9 +20,6 @@ use crate::print::{json_event, now_unix_us};
 /// The daemon ended the call of a command that wanted to release.
 const ENDED: &str = "the daemon ended before the reservation was released";
 
-/// A start that is nearer is over when the nodes of the path have the request.
-const SOONEST_START: Duration = Duration::from_secs(1);
-
 /// What the command waited for, and got.
 enum Wake {
     Response(v1::ReserveResponse),
@@ -53,17 +50,20 @@ pub(super) async fn run(arguments: &ReserveArgs, mut open: v1::ReserveOpen) -> R
             return Ok(exit);
         }
         if let Some(ends) = ends {
-            let now = Instant::now();
-            let left = ends.saturating_duration_since(now);
+            let left = ends.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(Exit::No);
             }
-            // What was reserved in advance may have begun.
-            let ahead = start.map_or(Duration::ZERO, |start| start.saturating_duration_since(now));
-            open.start_unix_us = open.start_unix_us.filter(|_| ahead > SOONEST_START);
-            let ahead = if open.start_unix_us.is_some() { ahead } else { Duration::ZERO };
-            open.hold_us = Some(microseconds(left.saturating_sub(ahead)));
+            keep_end(&mut open, left);
         }
+    }
+}
+
+/// The next request ends when the first one would have ended. `left`: the time until then. What was reserved in advance keeps its start, also
+/// when it has begun: the session follows from it, and the time to hold counts from it.
+fn keep_end(open: &mut v1::ReserveOpen, left: Duration) {
+    if open.start_unix_us.is_none() {
+        open.hold_us = Some(microseconds(left));
     }
 }
 
@@ -249,6 +249,19 @@ mod tests {
         let unheld = Progress::new(true, false).follow(&released);
         assert!(matches!(unheld, Some(End::Over(Exit::No))), "released before it was granted");
         assert!(matches!(progress.follow(&Event::Lost(v1::Failure::default())), Some(End::Lost(_))));
+    }
+
+    /// O09: after its start, a reservation in advance asks for the same time as before it, and so in the same session.
+    #[test]
+    fn the_next_request_ends_with_the_first_one() {
+        let hold = Duration::from_secs(600);
+        let now = v1::ReserveOpen { hold_us: Some(microseconds(hold)), ..v1::ReserveOpen::default() };
+        let ahead = v1::ReserveOpen { start_unix_us: Some(1_700_000_000_000_000), ..now.clone() };
+        for (open, hold) in [(now, Duration::from_secs(20)), (ahead, hold)] {
+            let mut again = open.clone();
+            keep_end(&mut again, Duration::from_secs(20));
+            assert_eq!(again, v1::ReserveOpen { hold_us: Some(microseconds(hold)), ..open });
+        }
     }
 
     /// O10: a reservation that ends before the far end is no success, unless its user says that it will do.

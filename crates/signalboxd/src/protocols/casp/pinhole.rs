@@ -42,7 +42,7 @@ impl Opener for Casp {
     ) -> Result<(Event, Box<dyn Opened>), Status> {
         let mut command = request(open)?;
         if let CaspCommand::Open(request) = &mut command {
-            request.session = name(request).map(|name| api.sessions.of_flow(user, &name));
+            request.session = Some(api.sessions.of_flow(user, &name(request)));
         }
         opener::begin::<Passages>(api, command, event).await
     }
@@ -153,13 +153,12 @@ fn request(open: &v1::PinholeOpen) -> Result<CaspCommand, Wrong> {
     }
 }
 
-/// What a user's passages have in common that take each other's place: the flow, the directions, who opens, and how far. `None`: the border
-/// of a scope opens for a receiver, and each such request has a session of its own.
-fn name(request: &OpenRequest) -> Option<String> {
+/// What a user's passages have in common that take each other's place: the flow, the directions, who opens, and how far.
+fn name(request: &OpenRequest) -> String {
     let OpenRequest { src, dst, protocol, src_port, dst_port, receiver_initiated, terms, .. } = request;
     let flow = (src, dst, protocol, src_port, dst_port);
     let kind = (receiver_initiated, &terms.scope, terms.packets);
-    (terms.packets != NatfwPackets::Against).then(|| format!("casp passage {flow:?} {kind:?}"))
+    format!("casp passage {flow:?} {kind:?}")
 }
 
 /// The lifetime of a request, seconds.
@@ -289,6 +288,35 @@ mod tests {
         assert_eq!(ends, (Some("192.0.2.9".to_owned()), "198.51.100.7".to_owned()));
         assert_eq!((sent.src_port, sent.dst_port), (Some(5004), None));
         assert_eq!(sent.terms.packets, NatfwPackets::Against);
+    }
+
+    /// O09: a command that asks again after a crash has the session of before, also where the border of a scope opens for a receiver. Another
+    /// flow, direction or scope has another one.
+    #[test]
+    fn the_same_request_has_the_same_session() {
+        let named = |asked: &v1::PinholeOpen| {
+            let Ok(CaspCommand::Open(request)) = request(asked) else { panic!("a passage") };
+            name(&request)
+        };
+        let mut exposed = v1::PinholeOpen { scope: local(), ..open(v1::PinholeAction::Expose) };
+        exposed.flow.as_mut().unwrap().source = Some("198.51.100.7".to_owned());
+        let mut other = exposed.clone();
+        other.flow.as_mut().unwrap().destination_port = Some(5005);
+        let domain = Some(v1::PinholeScope { domain: Some("b.example".to_owned()) });
+        let all = [
+            exposed.clone(),
+            other,
+            v1::PinholeOpen { scope: domain, ..exposed.clone() },
+            open(v1::PinholeAction::Open),
+            v1::PinholeOpen { receiver_initiated: true, ..open(v1::PinholeAction::Open) },
+            v1::PinholeOpen { scope: local(), bidirectional: true, ..open(v1::PinholeAction::Open) },
+        ];
+        assert_eq!(
+            named(&exposed),
+            named(&v1::PinholeOpen { lifetime_us: Some(7_000_000), ..exposed.clone() })
+        );
+        let names: std::collections::BTreeSet<_> = all.iter().map(named).collect();
+        assert_eq!(names.len(), all.len());
     }
 
     #[test]
