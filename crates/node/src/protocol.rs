@@ -172,6 +172,9 @@ pub(crate) trait Protocol: fmt::Debug {
     /// A signaling application of this number runs inside of the node. Only GIST takes it.
     fn register(&mut self, _: NslpId) {}
 
+    /// The node stops: neighbors are told of what ends with it. `handed_over`: the next node gets what [`Self::hand_over`] wrote.
+    fn stop(&mut self, _: &mut Context<'_>, _handed_over: bool) {}
+
     /// The node stops: records the end of passages, from a place in their table on. `left`: not of those that
     /// [stay](Self::leaves). The result is the place that follows.
     fn record_stop(&self, _: &mut Context<'_>, _from: u32, _left: bool) -> Option<u32> {

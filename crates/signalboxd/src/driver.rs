@@ -6,6 +6,7 @@ mod kernel;
 mod mending;
 mod neighbours;
 mod selftest;
+mod stop;
 mod sweep;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -21,12 +22,12 @@ use signalbox_core::node::Input;
 use signalbox_linux::clock::Clock;
 use signalbox_linux::pinhole::Pinholes;
 use signalbox_linux::stream::{StreamBuffer, StreamEvent};
-use signalbox_linux::traffic::{Enforcer, Kept};
+use signalbox_linux::traffic::Enforcer;
 use signalbox_linux::{Batch, Change, Failure, Io, MulticastRoute, Undeliverable};
-use signalbox_node::{self as node, Command, Node};
+use signalbox_node::{Command, Node};
 use tokio::sync::mpsc::{self, error::TryRecvError};
 
-use crate::api::{Names, held, types};
+use crate::api::{Names, held};
 use crate::clients::Clients;
 use crate::decisions::Decisions;
 use crate::handover::bindings;
@@ -334,55 +335,10 @@ impl Driver {
         self.input(Input::Command(command));
     }
 
-    /// Ends what all clients began, and passes on to them what comes of it.
-    pub(crate) fn end_clients(&mut self) {
-        for command in self.clients.close_all() {
-            self.command(command);
-        }
-        self.enforce();
-        self.open();
-        self.flush();
-        self.clients = Clients::default();
-        self.decided();
-        self.report();
-    }
-
     /// Gives the node what the daemon before this one left.
     pub(crate) fn take_over(&mut self, octets: &[u8]) {
         self.input(Input::Handover(octets));
         self.flush();
-    }
-
-    /// What the next daemon needs. The node does nothing more for its clients.
-    pub(crate) fn hand_over(&self) -> Vec<u8> {
-        self.engine.node.hand_over(self.clock.now())
-    }
-
-    /// Records the end of what stands, unless the kernel keeps it. It takes a second at most; what is left out is counted, and logged.
-    pub(crate) fn record_stop(&mut self, kept: node::Kept) {
-        let (now, unix_us) = (self.clock.now(), types::unix_us());
-        let mut last = self.decisions.last();
-        self.engine.node.record_stop(now, kept, |decision| {
-            last.give(self.clients.request_id(&decision), decision, now, unix_us);
-        });
-        let left_out = last.left_out();
-        if left_out > 0 {
-            tracing::warn!(left_out, "ends of reservations and passages that are in no log");
-        }
-    }
-
-    /// Leaves the queues of reservations in force for some time; zero: they are removed.
-    pub(crate) fn keep_queues(&mut self, time: Duration) -> Option<Kept> {
-        if time.is_zero() {
-            return None;
-        }
-        match self.engine.enforcer.take()?.keep(time) {
-            Ok(kept) => kept,
-            Err(error) => {
-                tracing::warn!(%error, "queues are not kept");
-                None
-            }
-        }
     }
 
     /// The bindings that the daemon before this one left in the kernel, as parts of what the node takes over. Their ports are kept
@@ -401,33 +357,6 @@ impl Driver {
         if let Some(pinholes) = &mut self.engine.pinholes {
             pinholes.adopt(time);
         }
-    }
-
-    /// Leaves the pinholes in force for some time that the next daemon takes over; zero: they are removed.
-    pub(crate) fn keep_pinholes(&mut self, time: Duration) -> bool {
-        if time.is_zero() {
-            return false;
-        }
-        let Some(pinholes) = self.engine.pinholes.take() else { return false };
-        match pinholes.keep(time, |id| self.engine.node.leaves(id)) {
-            Ok(0) => false,
-            Ok(count) => {
-                tracing::info!(count, seconds = time.as_secs_f64(), "pinholes stay open for the next start");
-                true
-            }
-            Err(error) => {
-                tracing::warn!(%error, "pinholes are not kept");
-                false
-            }
-        }
-    }
-
-    /// Removes from the kernel what the daemon has set up there.
-    pub(crate) fn close(self) -> Result<()> {
-        drop(self.decisions);
-        let queues = self.engine.enforcer.map_or(Ok(()), Enforcer::close).context("cannot clean up");
-        let pinholes = self.engine.pinholes.map_or(Ok(()), Pinholes::close).context("cannot clean up");
-        self.engine.io.close().context("cannot clean up").and(queues).and(pinholes)
     }
 
     fn input(&mut self, input: Input<'_, Command>) {

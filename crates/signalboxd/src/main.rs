@@ -224,6 +224,7 @@ fn run(config: &Config, path: PathBuf, log: LogLevel) -> Result<()> {
         kept.pinholes = written.is_ok() && driver.keep_pinholes(config.restart.keep_pinholes);
         written
     });
+    driver.announce_stop(left.as_ref().is_some_and(Result::is_ok));
     driver.record_stop(kept);
     if let Some(Err(error)) = left {
         tracing::warn!("{error:#}; reservations come back with the refreshes of neighbors");

@@ -36,6 +36,11 @@ pub enum Input<'a> {
     /// What [`Natfw::hand_over`](super::Natfw::hand_over) of the engine before this one wrote, and what a crash left
     /// ([`left_binding`](super::left_binding)). It comes after the first [`Input::Interfaces`].
     Handover(Entries),
+    /// The node stops: who asked for what ends with it is told.
+    Stop {
+        /// The next node gets what [`Natfw::hand_over`](super::Natfw::hand_over) wrote.
+        handed_over: bool,
+    },
     /// The rules about passages changed: those that stand are judged again, in parts.
     Rules,
     /// A command of a user.

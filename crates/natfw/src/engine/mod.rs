@@ -15,6 +15,7 @@
 //! | `proxy.rs` | §3.7.6.1 |
 //! | `response.rs` | §3.4, §3.7.1: RESPONSE, and rules that become active |
 //! | `notify.rs`, `sweep.rs` | §3.7.5, §3.9, aggregated messages |
+//! | `stop.rs` | §3.7.5: what a node that stops reports |
 //! | `far.rs` | the side where a flow leaves, before it is judged |
 //! | `parked.rs` | requests that wait for a route |
 //! | `ending.rs` | sessions that this node ends by itself |
@@ -52,6 +53,7 @@ mod request;
 mod reservation;
 mod response;
 mod session;
+mod stop;
 mod sweep;
 mod table;
 mod view;
@@ -200,6 +202,7 @@ impl Natfw {
                 self.rearm(Key::from_u64(id.key));
             }
             Input::Rules => self.on_rules(),
+            Input::Stop { handed_over } => self.on_stop(handed_over),
             Input::Handover(entries) => self.take_over(entries, resources),
             Input::Command { id, command } => self.on_command(id, command, resources),
         }

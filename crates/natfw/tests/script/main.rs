@@ -16,6 +16,7 @@ mod proxy;
 mod refused;
 mod responder;
 mod rig;
+mod stop;
 mod storm;
 mod token;
 mod zones;

@@ -41,6 +41,10 @@ impl Protocol for Instance {
         Some(OpenerId::NATFW)
     }
 
+    fn stop(&mut self, cx: &mut Context<'_>, handed_over: bool) {
+        self.engine.handle(cx.now, Input::Stop { handed_over }, cx.resources);
+    }
+
     fn record_stop(&self, cx: &mut Context<'_>, from: u32, left: bool) -> Option<u32> {
         self.engine.record_stop(from, left, cx.resources)
     }

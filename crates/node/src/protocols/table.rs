@@ -71,6 +71,11 @@ macro_rules! protocols {
                 /// By interface.
                 Vec<(signalbox_core::IfIndex, u64)>,
             ),
+            /// The node stops, after [`Node::hand_over`](crate::Node::hand_over): neighbors are told of what ends with it.
+            Stop {
+                /// The next node gets what was written.
+                handed_over: bool,
+            },
         }
 
         /// What a protocol reports to a user.
@@ -98,7 +103,8 @@ macro_rules! protocols {
                     Self::DeleteReservation { .. }
                     | Self::Reload(_)
                     | Self::WallClock(_)
-                    | Self::LinkSpeeds(_) => None,
+                    | Self::LinkSpeeds(_)
+                    | Self::Stop { .. } => None,
                 }
             }
 
@@ -110,7 +116,8 @@ macro_rules! protocols {
                     Self::DeleteReservation { .. }
                     | Self::Reload(_)
                     | Self::WallClock(_)
-                    | Self::LinkSpeeds(_) => None,
+                    | Self::LinkSpeeds(_)
+                    | Self::Stop { .. } => None,
                 }
             }
         }
@@ -316,6 +323,10 @@ macro_rules! protocols {
                     }
                     Command::LinkSpeeds(speeds) => {
                         self.iter_mut().for_each(|protocol| protocol.link_speeds(cx, &speeds));
+                        None
+                    }
+                    Command::Stop { handed_over } => {
+                        self.iter_mut().for_each(|protocol| protocol.stop(cx, handed_over));
                         None
                     }
                 }

@@ -2,6 +2,7 @@
 //! for. Data packets are sent before, while and after a passage is open.
 
 mod campaign;
+mod ends;
 mod inward;
 pub(crate) mod net;
 mod path;
