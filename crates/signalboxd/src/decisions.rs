@@ -53,7 +53,7 @@ pub(crate) struct Kept(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    last: Mutex<VecDeque<v1::Decision>>,
+    last: Mutex<VecDeque<Entry>>,
     /// Decisions that were put into the queue, and those that the thread has written and kept.
     given: AtomicU64,
     done: AtomicU64,
@@ -73,7 +73,7 @@ impl Kept {
     /// The last decisions that `wanted` wants, the oldest first.
     pub(crate) fn list(&self, wanted: impl Fn(&v1::Decision) -> bool) -> Vec<v1::Decision> {
         let last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.iter().filter(|decision| wanted(decision)).cloned().collect()
+        last.iter().map(Entry::row).filter(wanted).collect()
     }
 
     /// The audit file was moved away: it is opened again.
@@ -81,18 +81,32 @@ impl Kept {
         self.0.reopen.store(true, Ordering::Relaxed);
     }
 
-    fn keep(&self, decision: v1::Decision) {
+    fn keep(&self, entry: Entry) {
         let mut last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.len() >= KEPT {
             last.pop_front();
         }
-        last.push_back(decision);
+        last.push_back(entry);
+    }
+}
+
+/// A decision as it is kept. Its row, which is all text, is made for who reads it.
+#[derive(Debug)]
+struct Entry {
+    time_unix_us: u64,
+    /// That of the call that asked.
+    request_id: Option<RequestId>,
+    decision: Box<Decision>,
+}
+
+impl Entry {
+    fn row(&self) -> v1::Decision {
+        shown(&self.decision, self.time_unix_us, self.request_id)
     }
 }
 
 enum Order {
-    /// The time of day, and the `request_id` of the call that asked.
-    Decision(u64, Option<RequestId>, Box<Decision>),
+    Decision(Entry),
     /// Everything is written when this is answered.
     Stop(mpsc::Sender<()>),
 }
@@ -195,7 +209,11 @@ impl Last<'_> {
 /// A decision with the time of day at which it was made.
 fn order(request_id: Option<RequestId>, decision: Decision, now: Time, unix_us: u64) -> Order {
     let ago = u64::try_from(now.since(decision.at).as_micros()).unwrap_or_default();
-    Order::Decision(unix_us.saturating_sub(ago), request_id, Box::new(decision))
+    Order::Decision(Entry {
+        time_unix_us: unix_us.saturating_sub(ago),
+        request_id,
+        decision: Box::new(decision),
+    })
 }
 
 /// Handles orders until one is to stop. `gather` is called for the first of those that come together.
@@ -206,16 +224,18 @@ fn run(orders: &mpsc::Receiver<Order>, kept: &Kept, file: &mut Option<AuditFile>
         }
         for order in core::iter::once(first).chain(orders.try_iter()) {
             match order {
-                Order::Decision(time_unix_us, request_id, decision) => {
-                    let row = shown(&decision, time_unix_us, request_id);
-                    line::log(&row);
-                    if let Some(file) = file {
-                        if kept.0.reopen.swap(false, Ordering::Relaxed) {
-                            file.reopen();
+                Order::Decision(entry) => {
+                    if file.is_some() || line::is_wanted() {
+                        let row = entry.row();
+                        line::log(&row);
+                        if let Some(file) = file {
+                            if kept.0.reopen.swap(false, Ordering::Relaxed) {
+                                file.reopen();
+                            }
+                            file.write(&row);
                         }
-                        file.write(&row);
                     }
-                    kept.keep(row);
+                    kept.keep(entry);
                     kept.0.done.fetch_add(1, Ordering::Release);
                 }
                 Order::Stop(done) => {

@@ -1,12 +1,23 @@
 //! The line of the log about a decision.
 
+use std::fmt::Write;
+
 use signalbox_api::v1;
+
+/// Whether the log takes lines about decisions.
+pub(super) fn is_wanted() -> bool {
+    tracing::enabled!(tracing::Level::INFO)
+}
 
 /// Logs a decision: what it is about and what happened, then who asked for what, and why.
 pub(super) fn log(row: &v1::Decision) {
     let name = |text: &str, prefix: &str| text.strip_prefix(prefix).unwrap_or(text).to_ascii_lowercase();
     let (subject, outcome) = (row.subject().as_str_name(), row.outcome().as_str_name());
-    let flows = row.flows.iter().map(flow).collect::<Vec<_>>().join(", ");
+    let mut flows = String::new();
+    for flow in &row.flows {
+        flows += if flows.is_empty() { "" } else { ", " };
+        write_flow(&mut flows, flow);
+    }
     let seconds =
         |us: Option<u64>| us.map(|us| format!("{:.1}s", std::time::Duration::from_micros(us).as_secs_f64()));
     tracing::info!(
@@ -47,32 +58,31 @@ fn service(service: &v1::Service) -> Option<String> {
 }
 
 fn hex(octets: &[u8]) -> String {
-    octets.iter().map(|octet| format!("{octet:02x}")).collect()
+    let digits = octets.iter().flat_map(|octet| [octet >> 4, octet & 0x0f]);
+    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }
 
-/// The packets of a flow: from where to where, and what else they have.
-fn flow(flow: &v1::FlowSpec) -> String {
-    let end = |address: Option<&String>, length: Option<u32>, port: Option<u32>| {
-        let mut text = address.map_or_else(|| "any".to_owned(), Clone::clone);
-        if let Some(length) = length {
-            text += &format!("/{length}");
-        }
-        if let Some(port) = port {
-            text += &format!(" port {port}");
-        }
-        text
-    };
-    let mut text = format!(
-        "{} > {}",
-        end(flow.source.as_ref(), flow.source_prefix_length, flow.source_port),
-        end(flow.destination.as_ref(), flow.destination_prefix_length, flow.destination_port),
-    );
+/// Appends the packets of a flow: from where to where, and what else they have.
+fn write_flow(text: &mut String, flow: &v1::FlowSpec) {
+    write_end(text, flow.source.as_deref(), flow.source_prefix_length, flow.source_port);
+    *text += " > ";
+    write_end(text, flow.destination.as_deref(), flow.destination_prefix_length, flow.destination_port);
     for (name, value) in
         [("proto", flow.ip_protocol), ("dscp", flow.dscp), ("label", flow.flow_label), ("spi", flow.spi)]
     {
         if let Some(value) = value {
-            text += &format!(" {name} {value}");
+            // Writing into a text does not fail.
+            let _ = write!(text, " {name} {value}");
         }
     }
-    text
+}
+
+fn write_end(text: &mut String, address: Option<&str>, length: Option<u32>, port: Option<u32>) {
+    *text += address.unwrap_or("any");
+    if let Some(length) = length {
+        let _ = write!(text, "/{length}");
+    }
+    if let Some(port) = port {
+        let _ = write!(text, " port {port}");
+    }
 }

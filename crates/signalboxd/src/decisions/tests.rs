@@ -29,6 +29,10 @@ pub(crate) fn ended(key: u64) -> Decision {
     }
 }
 
+fn entry(key: u64, time_unix_us: u64) -> Entry {
+    Entry { time_unix_us, request_id: None, decision: Box::new(ended(key)) }
+}
+
 fn directory(name: &str) -> PathBuf {
     let directory = std::env::temp_dir().join(format!("signalbox-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
@@ -47,7 +51,7 @@ fn decisions_are_kept_and_written_and_the_file_is_opened_again() {
     let (queue, orders) = mpsc::sync_channel(8);
     let mut file = Some(AuditFile::open(&path, &user()).unwrap());
     let mut run_with = |key| {
-        queue.send(Order::Decision(1_000_000 * key, None, Box::new(ended(key)))).unwrap();
+        queue.send(Order::Decision(entry(key, 1_000_000 * key))).unwrap();
         let (done, _written) = mpsc::channel();
         queue.send(Order::Stop(done)).unwrap();
         run(&orders, &kept, &mut file, || {});
@@ -95,7 +99,7 @@ fn a_stop_waits_for_a_second_at_most() {
 fn decisions_that_come_together_are_taken_together() {
     let kept = Kept::default();
     let (queue, orders) = mpsc::sync_channel(64);
-    let give = |key| queue.send(Order::Decision(key, None, Box::new(ended(key)))).unwrap();
+    let give = |key| queue.send(Order::Decision(entry(key, key))).unwrap();
     give(0);
     let mut gathered = 0;
     run(&orders, &kept, &mut None, || {
@@ -199,7 +203,7 @@ fn the_line_has_each_field_of_the_file() {
 fn only_the_last_thousand_are_kept() {
     let kept = Kept::default();
     for key in 0..1500 {
-        kept.keep(shown(&ended(key), key, None));
+        kept.keep(entry(key, key));
     }
     let rows = kept.list(|_| true);
     assert_eq!((rows.len(), rows[0].time_unix_us), (1000, 500));
