@@ -236,7 +236,7 @@ impl Driver {
             watchdog_due,
             self.mending.due(),
             self.moved.due(),
-            self.self_test.due(),
+            self.self_test_due(),
             sweep,
         ];
         let next = next.into_iter().flatten().min();

@@ -82,7 +82,7 @@ impl SelfTest {
     }
 
     /// When there is something to do at the latest.
-    pub(super) fn due(&self) -> Option<Time> {
+    fn due(&self) -> Option<Time> {
         self.running.or(self.due)
     }
 
@@ -116,6 +116,12 @@ impl SelfTest {
 }
 
 impl Driver {
+    /// When the test goes on at the latest; `None`: there is none, or no packets are intercepted, and reports of
+    /// changes ask in vain.
+    pub(super) fn self_test_due(&self) -> Option<Time> {
+        self.engine.interception.as_ref().and_then(|_| self.self_test.due())
+    }
+
     /// Goes on with the test of the interception.
     pub(super) fn self_test(&mut self) {
         let now = self.clock.now();

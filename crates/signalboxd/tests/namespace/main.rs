@@ -13,3 +13,4 @@ mod net;
 mod printed;
 mod routing;
 mod signals;
+mod waiting;

@@ -189,18 +189,32 @@ impl Host {
 
     /// The counters of a metric family; with `label` only those that have this value of a label.
     pub(crate) async fn counter(&self, family: &str, label: Option<&str>) -> u64 {
-        let mut client = NodeClient::new(self.connect().await.expect("it runs"));
-        let request = ListMetricsRequest { name_prefixes: vec![family.to_owned()] };
-        let mut responses = client.list_metrics(request).await.unwrap().into_inner();
-        let families = responses.message().await.unwrap().expect("one response").families;
-        let family = families.iter().find(|one| one.name == family).expect("a family");
+        let samples = self.samples(family).await;
         let wanted =
             |sample: &&Sample| label.is_none_or(|label| sample.labels.iter().any(|one| one.value == label));
-        let counts = family.samples.iter().filter(wanted).map(|sample| match sample.value {
+        let counts = samples.iter().filter(wanted).map(|sample| match sample.value {
             Some(Value::Count(count)) => count,
             _ => panic!("no counter"),
         });
         counts.sum()
+    }
+
+    /// The turns of the daemon's event loop.
+    pub(crate) async fn turns(&self) -> u64 {
+        let samples = self.samples("signalbox_event_loop_seconds").await;
+        let count = samples.iter().find_map(|sample| match &sample.value {
+            Some(Value::Histogram(turns)) => Some(turns.count),
+            _ => None,
+        });
+        count.expect("a histogram")
+    }
+
+    async fn samples(&self, family: &str) -> Vec<Sample> {
+        let mut client = NodeClient::new(self.connect().await.expect("it runs"));
+        let request = ListMetricsRequest { name_prefixes: vec![family.to_owned()] };
+        let mut responses = client.list_metrics(request).await.unwrap().into_inner();
+        let families = responses.message().await.unwrap().expect("one response").families;
+        families.into_iter().find(|one| one.name == family).expect("a family").samples
     }
 
     /// The last decisions of the daemon.
