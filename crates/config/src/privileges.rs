@@ -104,10 +104,9 @@ impl Config {
         self.privileges.user.as_deref().map_or_else(User::usual, User::find)
     }
 
-    /// What the daemon gives up after its start, with the configuration at `path`. `nft` says whether enforcement works by
-    /// nftables somewhere.
+    /// What the daemon gives up after its start, with the configuration at `path`.
     #[must_use]
-    pub fn confinement(&self, path: &Path, user: User, nft: bool) -> Confinement {
+    pub fn confinement(&self, path: &Path, user: User) -> Confinement {
         let Privileges { capabilities, system_calls, files, .. } = self.privileges;
         let traffic = self.enforced();
         let alone = self.privileges.helper.is_none();
@@ -115,7 +114,7 @@ impl Config {
             admin: alone,
             raw: alone && self.io(Vec::new()).ipv6,
             low_ports: self.ports().any(|port| port < LOW_PORTS),
-            ebpf: traffic.as_ref().is_some_and(|traffic| traffic.ebpf),
+            ebpf: traffic.is_some_and(|traffic| traffic.ebpf),
         };
         let remove = self.control.socket.parent().map(Path::to_owned).into_iter().collect();
         // SIGHUP opens the audit file again.
@@ -126,7 +125,6 @@ impl Config {
             capabilities: capabilities.then_some(needs),
             files: files.then(|| Files { read: self.directories(path), remove, write }),
             system_calls,
-            runs_nft: nft || traffic.is_some_and(|traffic| !traffic.ebpf),
             opens_raw: false,
         }
     }
@@ -142,7 +140,6 @@ impl Config {
             capabilities: capabilities.then_some(needs),
             files: files.then(|| Files { read: Vec::new(), remove, write: Vec::new() }),
             system_calls,
-            runs_nft: false,
             opens_raw: true,
         }
     }
@@ -216,7 +213,7 @@ mod tests {
     }
 
     fn confinement(text: &str) -> Confinement {
-        config(text).confinement(Path::new("/etc/signalbox/node.toml"), User::find("0").unwrap(), false)
+        config(text).confinement(Path::new("/etc/signalbox/node.toml"), User::find("0").unwrap())
     }
 
     #[test]
@@ -232,8 +229,7 @@ mod tests {
         let link = "[interfaces.eth0]\ncapacity = \"10mbit\"\n[enforcement]\n";
         assert!(needs(link).ebpf);
         assert!(!needs(&format!("{link}mode = \"off\"\n")).ebpf);
-        assert!(!confinement(link).runs_nft);
-        assert!(confinement(&format!("{link}ebpf = false\n")).runs_nft);
+        assert!(!needs(&format!("{link}ebpf = false\n")).ebpf);
     }
 
     #[test]

@@ -175,10 +175,9 @@ fn run(config: &Config, path: PathBuf, log: LogLevel) -> Result<()> {
     let seed = clock::seed().context("the kernel gives no random numbers")?;
     let recorder = Recorder::open(&config.record, &settings, &seed)?;
     // What the kernel must open is open. Messages of others, clients and files come later.
-    let nft = enforcer.as_ref().is_some_and(Enforcer::uses_nft);
     let kernel = Enforced { reservations: enforcer, pinholes };
     let audit = config.audit.file.as_deref().map(|path| AuditFile::open(path, &user)).transpose()?;
-    confine(&config.confinement(&path, user, nft))?;
+    confine(&config.confinement(&path, user))?;
     // Threads that write have no more privileges than the event loop.
     log::beside::start().context("cannot start the thread of the log")?;
     let kept = Kept::default();

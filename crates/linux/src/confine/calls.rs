@@ -111,35 +111,6 @@ const OLDER: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[i64] = &[];
 
-/// What starting the nft tool needs, and the tool itself.
-const TOOL: &[i64] = &[
-    libc::SYS_execve,
-    libc::SYS_wait4,
-    libc::SYS_waitid,
-    libc::SYS_pipe2,
-    libc::SYS_dup3,
-    libc::SYS_capset,
-    libc::SYS_capget,
-    libc::SYS_mmap,
-    libc::SYS_mprotect,
-    libc::SYS_prctl,
-    libc::SYS_ioctl,
-    libc::SYS_set_tid_address,
-    libc::SYS_prlimit64,
-    libc::SYS_faccessat,
-    libc::SYS_faccessat2,
-    libc::SYS_pselect6,
-    libc::SYS_statfs,
-    libc::SYS_fstatfs,
-    libc::SYS_flock,
-    libc::SYS_sysinfo,
-];
-#[cfg(target_arch = "x86_64")]
-const OLDER_OF_TOOL: &[i64] =
-    &[libc::SYS_arch_prctl, libc::SYS_vfork, libc::SYS_dup2, libc::SYS_pipe, libc::SYS_select];
-#[cfg(not(target_arch = "x86_64"))]
-const OLDER_OF_TOOL: &[i64] = &[];
-
 /// The families of netlink that are used after the start. By others a process with CAP_NET_ADMIN reads the keys of IPsec and WireGuard.
 const NETLINK: [isize; 2] = [NETLINK_ROUTE, NETLINK_NETFILTER];
 /// The bits of a socket's type that are not flags.
@@ -168,10 +139,9 @@ const REQUESTS: [u64; 7] = [
 ];
 
 /// Allows the calls of this module from now on. Others return EPERM and are logged.
-pub(super) fn restrict(runs_nft: bool, opens_raw: bool) -> Result<(), OpenError> {
+pub(super) fn restrict(opens_raw: bool) -> Result<(), OpenError> {
     let limiting = |error| refused("limiting system calls", &error);
-    let programs =
-        [without_clone3(), filter(runs_nft, opens_raw)].map(|program| program.map_err(io::Error::other));
+    let programs = [without_clone3(), filter(opens_raw)].map(|program| program.map_err(io::Error::other));
     refusal::log().map_err(limiting)?;
     for program in programs {
         apply_filter(&program.map_err(limiting)?).map_err(|error| limiting(io::Error::other(error)))?;
@@ -187,7 +157,7 @@ fn without_clone3() -> Result<BpfProgram, seccompiler::BackendError> {
     SeccompFilter::new(rules, SeccompAction::Allow, missing, architecture)?.try_into()
 }
 
-fn filter(runs_nft: bool, opens_raw: bool) -> Result<BpfProgram, seccompiler::BackendError> {
+fn filter(opens_raw: bool) -> Result<BpfProgram, seccompiler::BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     for (number, argument, values) in [
         (libc::SYS_ioctl, 1, REQUESTS.to_vec()),
@@ -212,8 +182,7 @@ fn filter(runs_nft: bool, opens_raw: bool) -> Result<BpfProgram, seccompiler::Ba
     let none = SeccompCmpOp::MaskedEq(NAMESPACES.unsigned_abs().into());
     rules.insert(libc::SYS_clone, vec![rule(0, none, 0)?]);
     rules.insert(libc::SYS_socket, sockets(opens_raw)?);
-    let tool: &[&[i64]] = if runs_nft { &[TOOL, OLDER_OF_TOOL] } else { &[] };
-    for number in [PROCESS, FILES, NETWORK, OLDER].iter().chain(tool).copied().flatten() {
+    for number in [PROCESS, FILES, NETWORK, OLDER].into_iter().flatten() {
         // A call without conditions is allowed always.
         rules.insert(*number, Vec::new());
     }

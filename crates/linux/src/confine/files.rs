@@ -13,15 +13,9 @@ use landlock::{
 
 use super::refused;
 use crate::error::OpenError;
-use crate::sys::find_program;
 
 /// The latest version of the kernel's interface whose rights over files are all handled.
 const VERSION: ABI = ABI::V5;
-/// What the nft tool reads: its libraries, their index, and the names of protocols and marks.
-const OF_TOOLS: [&str; 4] = ["/usr", "/lib", "/lib64", "/etc"];
-/// The programs that start a program: the dynamic linkers of common systems.
-const LINKERS: [&str; 2] = ["/lib", "/lib64"];
-
 /// The files that a process can open.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Files {
@@ -55,7 +49,7 @@ impl fmt::Display for FileAccess {
 }
 
 /// Opens the files and directories of the rules. What does not exist is left out.
-pub(super) fn prepare(files: &Files, runs_nft: bool) -> Result<RulesetCreated, OpenError> {
+pub(super) fn prepare(files: &Files) -> Result<RulesetCreated, OpenError> {
     let made = || -> Result<RulesetCreated, RulesetError> {
         let mut rules = Ruleset::default().handle_access(AccessFs::from_all(VERSION))?.create()?;
         for path in &files.read {
@@ -66,16 +60,6 @@ pub(super) fn prepare(files: &Files, runs_nft: bool) -> Result<RulesetCreated, O
         }
         for path in &files.write {
             rules = add(rules, path, AccessFs::MakeReg | AccessFs::WriteFile)?;
-        }
-        if runs_nft {
-            for path in OF_TOOLS {
-                rules = add(rules, Path::new(path), AccessFs::ReadFile | AccessFs::ReadDir)?;
-            }
-            let programs = find_program("nft").into_iter().chain(LINKERS.map(PathBuf::from));
-            for path in programs {
-                rules = add(rules, &path, AccessFs::ReadFile | AccessFs::Execute)?;
-            }
-            rules = add(rules, Path::new("/dev/null"), AccessFs::ReadFile | AccessFs::WriteFile)?;
         }
         Ok(rules)
     };

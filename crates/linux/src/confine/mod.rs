@@ -32,8 +32,6 @@ pub struct Confinement {
     pub files: Option<Files>,
     /// Whether system calls are limited.
     pub system_calls: bool,
-    /// Whether the process must be able to run the nft tool.
-    pub runs_nft: bool,
     /// Whether raw sockets are opened later, as the helper does for a daemon.
     pub opens_raw: bool,
 }
@@ -56,16 +54,16 @@ pub struct Confined {
 /// # Errors
 /// The kernel refuses a part. The process must end then: it may have given up some parts.
 pub fn confine(confinement: &Confinement) -> Result<Confined, OpenError> {
-    let Confinement { user, capabilities, files, system_calls, runs_nft, opens_raw } = confinement;
+    let Confinement { user, capabilities, files, system_calls, opens_raw } = confinement;
     prctl::set_no_new_privs().map_err(|error| refused("no_new_privs", &error.into()))?;
     // The files are opened while the process may still reach all of them.
-    let rules = files.as_ref().map(|files| files::prepare(files, *runs_nft)).transpose()?;
+    let rules = files.as_ref().map(files::prepare).transpose()?;
     capabilities::reduce(user.as_ref(), *capabilities)
         .map_err(|error| refused("giving up user and capabilities", &error))?;
     let (user, capabilities) = (nix::unistd::geteuid().as_raw(), capabilities::kept());
     let files = rules.map_or(Ok(FileAccess::Unlimited), files::restrict)?;
     if *system_calls {
-        calls::restrict(*runs_nft, *opens_raw)?;
+        calls::restrict(*opens_raw)?;
     }
     Ok(Confined { user, capabilities, files, system_calls: *system_calls })
 }

@@ -460,8 +460,7 @@ impl Enforcer {
     }
 
     /// Whether a link classifies by nftables.
-    #[must_use]
-    pub fn uses_nft(&self) -> bool {
+    fn uses_nft(&self) -> bool {
         self.links.values().any(Link::uses_nft)
     }
 

@@ -26,7 +26,6 @@ pub(crate) fn confined(ebpf: bool) {
         capabilities: Some(Needs { admin: true, raw: true, ebpf, ..Needs::default() }),
         files: Some(Files { read: vec![directory.clone()], remove: Vec::new(), write: Vec::new() }),
         system_calls: true,
-        runs_nft: !ebpf,
         opens_raw: false,
     })
     .unwrap();
@@ -39,10 +38,8 @@ pub(crate) fn confined(ebpf: bool) {
     assert_eq!(nix::unistd::chroot("/"), Err(nix::Error::EPERM));
     // A program of the kernel could read all its memory.
     assert!(!signalbox_linux::traffic::can_classify());
-    if ebpf {
-        let status = std::process::Command::new("true").status();
-        assert!(!status.is_ok_and(|status| status.success()));
-    }
+    let status = std::process::Command::new("true").status();
+    assert!(!status.is_ok_and(|status| status.success()));
     if confined.files != FileAccess::Unlimited {
         let error = fs::read("/proc/self/status").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");
@@ -108,7 +105,8 @@ fn with_ebpf_no_other_program_runs() {
     stays_able("confine", "confined", &["0000000000003000", "0000008000003000"]);
 }
 
+/// A new link gets its rules of nftables from the process itself.
 #[test]
-fn without_ebpf_the_nft_tool_runs() {
+fn without_ebpf_no_other_program_runs() {
     stays_able("confine-nft", "confined-nft", &["0000000000003000"]);
 }

@@ -68,8 +68,7 @@ fn process() {
         Ok("keeps-sockets") => crate::helped::keeps_sockets(),
         Ok("confined") => crate::confine::confined(true),
         Ok("confined-nft") => crate::confine::confined(false),
-        Ok("taken-over") => crate::taken_over::process(false),
-        Ok("taken-over-nft") => crate::taken_over::process(true),
+        Ok("taken-over") => crate::taken_over::process(),
         Ok("few-descriptors") => few_descriptors(),
         Ok("user-namespace") if !netns::inside_user_namespace() => {
             assert!(!netns::is_permitted());

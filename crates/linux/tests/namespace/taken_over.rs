@@ -386,18 +386,17 @@ fn child(pid: i64) -> io::Result<()> {
     }
 }
 
-/// The process: it is confined as a daemon that enforces reservations (`nft`: by the tool), and then tries everything.
-pub(crate) fn process(nft: bool) {
+/// The process: it is confined as a daemon that enforces reservations, and then tries everything.
+pub(crate) fn process() {
     let directory = PathBuf::from(env::var(DIRECTORY).unwrap());
     let raw = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(libc::IPPROTO_RAW))).unwrap();
     let ground = Ground { victim: env::var(VICTIM).unwrap().parse().unwrap(), directory, raw };
     let one = |name| vec![ground.directory.join(name)];
     let confined = confine(&Confinement {
         user: Some(User::find("65534").unwrap()),
-        capabilities: Some(Needs { admin: true, raw: true, ebpf: !nft, ..Needs::default() }),
+        capabilities: Some(Needs { admin: true, raw: true, ebpf: true, ..Needs::default() }),
         files: Some(Files { read: one("read"), remove: one("remove"), write: one("write") }),
         system_calls: true,
-        runs_nft: nft,
         opens_raw: false,
     })
     .unwrap();
@@ -421,8 +420,8 @@ pub(crate) fn process(nft: bool) {
     }
 }
 
-/// What the table of the page says: each row with its word for enforcement by eBPF and by the tool.
-fn page() -> BTreeMap<String, [String; 2]> {
+/// What the table of the page says: each row with its word.
+fn page() -> BTreeMap<String, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security.md");
     let page = fs::read_to_string(path).unwrap();
     let table = page.split("### What a daemon can do that a stranger has taken over").nth(1).unwrap();
@@ -430,7 +429,7 @@ fn page() -> BTreeMap<String, [String; 2]> {
     let rows = table.lines().filter(|line| line.starts_with("| ")).skip(1);
     rows.map(|row| {
         let mut cells = row.split('|').skip(1).map(|cell| cell.trim().to_owned());
-        (cells.next().unwrap(), [cells.next().unwrap(), cells.next().unwrap()])
+        (cells.next().unwrap(), cells.next().unwrap())
     })
     .collect()
 }
@@ -444,8 +443,10 @@ impl Drop for Ended {
     }
 }
 
-/// Tries everything in a network of its own, and compares with the column of the page.
-fn as_the_page_says(label: &str, part: &str, column: usize) {
+/// Tries everything in a network of its own, and compares with the page.
+#[test]
+fn a_daemon_that_is_taken_over_can_do_what_the_page_says() {
+    let label = "taken";
     let net = Network::new(label);
     let directory = env::temp_dir().join(format!("sbxt-{}-{label}", std::process::id()));
     for name in ["read", "write", "remove"] {
@@ -461,7 +462,7 @@ fn as_the_page_says(label: &str, part: &str, column: usize) {
     topology::set_up(&net.r, "lo", true).unwrap();
     let target = bind(&net.b, TARGET);
     let mut victim = Ended(net.r.spawn(Command::new("sleep").arg("600").uid(NOBODY).gid(NOBODY)).unwrap());
-    let mut command = helper(part);
+    let mut command = helper("taken-over");
     command.env(VICTIM, victim.0.id().to_string()).env(DIRECTORY, &directory);
     let process = net.r.spawn(command.stderr(Stdio::piped()).stdout(Stdio::piped())).unwrap();
     let output = process.wait_with_output().unwrap();
@@ -472,7 +473,7 @@ fn as_the_page_says(label: &str, part: &str, column: usize) {
     let rows = said.lines().filter_map(|line| line.strip_prefix("row\t"));
     let rows: Vec<Vec<_>> = rows.map(|row| row.split('\t').collect()).collect();
     let wrong: Vec<_> =
-        rows.iter().filter(|row| page.get(row[0]).is_none_or(|words| words[column] != row[1])).collect();
+        rows.iter().filter(|row| page.get(row[0]).is_none_or(|word| word != row[1])).collect();
     assert!(wrong.is_empty(), "not as docs/security.md says: {wrong:#?}");
     assert_eq!(rows.len(), page.len(), "a row of docs/security.md is not tried");
 
@@ -494,14 +495,4 @@ fn as_the_page_says(label: &str, part: &str, column: usize) {
     assert!(victim.0.try_wait().unwrap().is_none(), "the process of somebody else ended");
     assert!(directory.join("write/new").exists() && !directory.join("read/new").exists());
     fs::remove_dir_all(&directory).unwrap();
-}
-
-#[test]
-fn a_daemon_that_is_taken_over_can_do_what_the_page_says() {
-    as_the_page_says("taken", "taken-over", 0);
-}
-
-#[test]
-fn a_daemon_with_the_tool_can_do_what_the_page_says() {
-    as_the_page_says("taken-nft", "taken-over-nft", 1);
 }
