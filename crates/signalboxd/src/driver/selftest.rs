@@ -16,8 +16,9 @@ const PERIOD: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Tests until a packet that does not arrive counts.
 const TRIES: u8 = 2;
-/// When to try again while something is in the way: the kernel does not report all that can be.
+/// When to try again while something is in the way, and while nothing is: the kernel does not report all that can be.
 const AGAIN: Duration = Duration::from_secs(10);
+const REPEAT: Duration = Duration::from_secs(60);
 
 /// What is known of the interception.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,10 +108,12 @@ impl SelfTest {
             Step::Begin => (self.running, self.next) = (Some(now + PATIENCE), now + PERIOD),
             Step::Arrived | Step::Lost => (self.running, self.failed) = (None, 0),
         }
-        if step == Step::Lost {
-            let again = now + AGAIN;
-            self.due = Some(self.due.map_or(again, |due| due.min(again)));
-        }
+        let again = match step {
+            Step::Lost => Some(now + AGAIN),
+            Step::Arrived => Some(now + REPEAT),
+            Step::Wait | Step::Begin => None,
+        };
+        self.due = self.due.into_iter().chain(again).min();
         step
     }
 }
@@ -185,7 +188,23 @@ mod tests {
         assert_eq!((test.due(), test.step(ms(1009), true)), (Some(ms(1010)), Step::Wait));
         assert_eq!(test.step(ms(1010), true), Step::Begin);
         assert_eq!(test.step(ms(1011), true), Step::Arrived);
-        assert_eq!(test.due(), None);
+        assert_eq!(test.due(), Some(ms(61_011)));
+    }
+
+    #[test]
+    fn what_works_is_tried_again_without_a_report() {
+        let mut test = SelfTest::default();
+        test.ask(ms(0));
+        assert_eq!(test.step(ms(0), true), Step::Begin);
+        assert_eq!(test.step(ms(1), true), Step::Arrived);
+        assert_eq!((test.due(), test.step(ms(60_000), true)), (Some(ms(60_001)), Step::Wait));
+        assert_eq!(test.step(ms(60_001), true), Step::Begin);
+        // A report in the meantime asks for one at once, and the next one follows that.
+        assert_eq!(test.step(ms(60_002), true), Step::Arrived);
+        test.ask(ms(70_000));
+        assert_eq!(test.step(ms(70_000), true), Step::Begin);
+        assert_eq!(test.step(ms(70_001), true), Step::Arrived);
+        assert_eq!(test.due(), Some(ms(130_001)));
     }
 
     #[test]
@@ -196,7 +215,7 @@ mod tests {
         assert_eq!((test.due(), test.step(ms(999), false)), (Some(ms(1000)), Step::Wait));
         assert_eq!(test.step(ms(1000), false), Step::Begin, "once more");
         assert_eq!(test.step(ms(1001), true), Step::Arrived);
-        assert_eq!(test.due(), None);
+        assert_eq!(test.due(), Some(ms(61_001)));
     }
 
     #[test]
@@ -210,6 +229,6 @@ mod tests {
         test.ask(ms(3000));
         assert_eq!(test.step(ms(3000), true), Step::Begin);
         assert_eq!(test.step(ms(3001), true), Step::Arrived);
-        assert_eq!(test.due(), None, "it works");
+        assert_eq!(test.due(), Some(ms(63_001)), "it works");
     }
 }
