@@ -8,10 +8,10 @@ use toml::Spanned;
 use super::{Check, Verdict};
 use crate::evidence::Evidence;
 use crate::kinds::{Key, key};
-use crate::protocols::gist::flood_step::FloodRun;
 use crate::report::Section;
 use crate::scenario::{Mistake, Scope};
 use crate::steps::cost::CostRun;
+use crate::steps::queries::FloodRun;
 
 /// The best of fewer undisturbed runs means little.
 const RUNS_MIN: usize = 50;

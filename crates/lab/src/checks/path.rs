@@ -7,8 +7,8 @@ use super::select::Span;
 use super::{Check, Verdict};
 use crate::evidence::Evidence;
 use crate::kinds::{Key, key};
-use crate::protocols::ping::step::{PingRun, Reply};
 use crate::scenario::{Mistake, Scope};
+use crate::steps::ping::{PingRun, Reply};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

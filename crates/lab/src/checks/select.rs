@@ -6,9 +6,9 @@ use serde_json::Value;
 use toml::Spanned;
 
 use crate::evidence::Evidence;
-use crate::observe::fields::Message;
 use crate::plan::{Leg, Plan};
 use crate::protocols;
+use crate::protocols::fields::Message;
 use crate::scenario::{Mistake, Scope};
 use crate::subset::Names;
 

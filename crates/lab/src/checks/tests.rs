@@ -7,13 +7,13 @@ use crate::evidence::{Evidence, LossCount, Stop};
 use crate::expectation::Expectation;
 use crate::observe::trace::{LinkTrace, Trace};
 use crate::plan::Plan;
-use crate::protocols::gist::flood_step::FloodRun;
 use crate::protocols::gist::message::Kind;
 use crate::protocols::gist::seen::{Carrier, Message, Seen, Session};
-use crate::protocols::ping::step::{PingRun, Reply};
 use crate::scenario::{NamedCheck, read};
 use crate::steps::cost::CostRun;
+use crate::steps::ping::{PingRun, Reply};
 use crate::steps::program::ProgramRun;
+use crate::steps::queries::FloodRun;
 
 const SESSION: Session = [7; 16];
 

@@ -13,9 +13,10 @@ use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use pcap_file::{DataLink, TsResolution};
 use signalbox_linux::capture::{Capture, CaptureConfig};
 
-use super::trace::{Frame, LinkTrace, Trace};
+use super::trace::{LinkTrace, Trace};
 use crate::kernel;
 use crate::plan::Plan;
+use crate::protocols::frame::Frame;
 
 /// The octets of frames that are kept for each link: what a flood of 1,000 connections a second with half a message each takes
 /// in half a minute.

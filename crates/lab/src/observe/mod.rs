@@ -1,6 +1,4 @@
 //! What happened, observed from outside the daemons: the packets on each link.
 
 pub(crate) mod capture;
-pub(crate) mod fields;
-pub(crate) mod packet;
 pub(crate) mod trace;

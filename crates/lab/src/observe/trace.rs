@@ -2,28 +2,15 @@
 
 use std::any::Any;
 use std::net::IpAddr;
-use std::time::Duration;
 
-use super::fields::Message;
-use super::packet::{Datagram, Ip};
 use crate::plan::Leg;
+use crate::protocols::fields::Message;
+use crate::protocols::frame::Frame;
+use crate::protocols::packet::{Datagram, Ip};
 use crate::protocols::{self, Observer};
 
 /// How the payload of the lab's own datagrams begins.
 pub(crate) const PROBE_PAYLOAD: &[u8] = b"signalbox lab probe ";
-
-/// A frame as a capture saw it at the first end of its link.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Frame {
-    /// Its number in the capture of the link, counted from 1.
-    pub(crate) number: usize,
-    /// Since 1970.
-    pub(crate) at: Duration,
-    /// The first end sent it.
-    pub(crate) outgoing: bool,
-    /// From the Ethernet header on.
-    pub(crate) octets: Vec<u8>,
-}
 
 /// A datagram of the lab's own on a link.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +44,7 @@ pub(crate) struct Trace {
 impl LinkTrace {
     /// Returns the trace of a link on which nothing passed; captures are taken at the node `first`.
     pub(crate) fn new(first: usize) -> Self {
-        let seen = protocols::all().filter_map(|protocol| protocol.observer(first)).collect();
+        let seen = protocols::all().filter_map(|protocol| protocol.observer()).collect();
         Self { first, probes: Vec::new(), missed: 0, octets: Vec::new(), seen }
     }
 

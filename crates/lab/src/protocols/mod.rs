@@ -1,30 +1,28 @@
-//! The signaling protocols of the lab: one folder a protocol, and one line in [`PROTOCOLS`].
+//! The ground of the lab: the signaling protocols by their names, and how their messages are read from frames. One file or
+//! folder a protocol, and one line in [`PROTOCOLS`].
 //!
-//! A folder holds how a node of a scenario runs the protocol, how its messages are read from the captures, what the
-//! report shows of it, and its own steps and checks. The readers are written for the lab: what a check finds on the
-//! wire must not rest on the code that is checked.
+//! Nothing here knows scenarios or kernels. The readers are written for the lab: what a check finds on the wire must not rest
+//! on the code that is checked. What the report shows of a protocol is in `report::protocols`.
 
 pub(crate) mod boomerang;
 pub(crate) mod casp;
-mod counts;
+pub(crate) mod fields;
+pub(crate) mod frame;
 pub(crate) mod gist;
 mod gist_nat;
-pub(crate) mod natfw;
-pub(crate) mod ping;
-pub(crate) mod qos;
+mod natfw;
+pub(crate) mod packet;
+mod ping;
+mod qos;
 pub(crate) mod rsvp;
 
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
-use serde_json::Value;
-
-use crate::evidence::Evidence;
-use crate::observe::fields::Message;
-use crate::observe::packet::Ip;
-use crate::observe::trace::Frame;
-use crate::report::Section;
+use fields::Message;
+use frame::Frame;
+use packet::Ip;
 
 /// All protocols, in the order in which the report shows them.
 const PROTOCOLS: &[&dyn Protocol] = &[
@@ -74,19 +72,9 @@ pub(crate) trait Protocol: Debug + Sync {
         None
     }
 
-    /// Makes a reader of the protocol's messages on a link whose captures are taken at the node `first`.
-    fn observer(&self, _first: usize) -> Option<Box<dyn Observer>> {
+    /// Makes a reader of the protocol's messages on a link.
+    fn observer(&self) -> Option<Box<dyn Observer>> {
         None
-    }
-
-    /// Returns what the report shows people.
-    fn report(&self, _evidence: &Evidence) -> Vec<Section> {
-        Vec::new()
-    }
-
-    /// Returns the measurements, by their names in the report.
-    fn measure(&self, _evidence: &Evidence) -> Vec<(&'static str, Value)> {
-        Vec::new()
     }
 }
 

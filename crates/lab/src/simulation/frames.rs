@@ -64,7 +64,7 @@ mod tests {
     use signalbox_core::packet::{router_alert_v4, router_alert_v6};
 
     use super::*;
-    use crate::observe::packet::{Datagram, Ip};
+    use crate::protocols::packet::{Datagram, Ip};
 
     #[test]
     fn the_lab_reads_what_the_simulator_carries() {

@@ -75,7 +75,7 @@ pub(crate) struct Simulated {
     pub(crate) evidence: Evidence,
     /// The frames of each link, if they were asked for.
     #[serde(skip)]
-    traffic: Vec<Vec<crate::observe::trace::Frame>>,
+    traffic: Vec<Vec<crate::protocols::frame::Frame>>,
 }
 
 impl Simulated {

@@ -12,8 +12,9 @@ use signalbox_units::Percent;
 
 use super::frames::frame;
 use crate::daemon;
-use crate::observe::trace::{Frame, LinkTrace, Trace};
+use crate::observe::trace::{LinkTrace, Trace};
 use crate::plan::{Plan, PlannedNode};
+use crate::protocols::frame::Frame;
 use crate::scenario::Scenario;
 
 /// Microseconds since 1970 at the beginning of each run: 2026-09-21.

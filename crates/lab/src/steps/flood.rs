@@ -6,10 +6,9 @@ use serde_json::Value;
 use signalbox_units::Span;
 use toml::Spanned;
 
-use super::{Step, cost};
+use super::{Step, cost, queries};
 use crate::evidence::Evidence;
 use crate::kinds::{Key, key};
-use crate::protocols::gist::flood_step as queries;
 use crate::run::Run;
 use crate::scenario::{Family, Mistake, Prefix, Scope};
 

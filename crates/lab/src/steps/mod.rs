@@ -8,7 +8,9 @@ mod expect;
 mod flood;
 mod inject;
 mod link;
+pub(crate) mod ping;
 pub(crate) mod program;
+pub(crate) mod queries;
 mod reserve;
 mod routing;
 mod stop;
@@ -26,7 +28,6 @@ use toml::Spanned;
 use crate::evidence::Evidence;
 use crate::expectation::Expectation;
 use crate::kinds::{self, Key, Kind};
-use crate::protocols::ping;
 use crate::report::Section;
 use crate::run::Run;
 use crate::scenario::{Element, Mistake, Scope};
@@ -36,7 +37,7 @@ use crate::simulation::Simulation;
 pub(crate) const STEPS: &[StepKind] = &[
     kind::<program::RunProgram>(),
     kind::<reserve::Reserve>(),
-    kind::<ping::step::Ping>(),
+    kind::<ping::Ping>(),
     kind::<traffic::Traffic>(),
     kind::<flood::Flood>(),
     kind::<inject::Inject>(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::message::BoomerangMessage;
-use crate::observe::fields::{self, Field};
+use crate::protocols::fields::{self, Field};
 
 /// The fields of a message.
 pub(super) const FIELDS: &[Field<BoomerangMessage>] = &[

@@ -3,23 +3,11 @@
 mod fields;
 mod message;
 
-use serde_json::Value;
-
-use super::counts::Counts;
-use super::{Observer, Protocol};
-use crate::evidence::Evidence;
-use crate::observe::fields::Message;
-use crate::observe::packet::Ip;
-use crate::observe::trace::Frame;
-use crate::report::Section;
+use crate::protocols::fields::{Message, described};
+use crate::protocols::frame::Frame;
+use crate::protocols::packet::Ip;
+use crate::protocols::{Observer, Protocol};
 use message::BoomerangMessage;
-
-/// The kinds that the report counts.
-const KINDS: [(&str, &str); 3] = [("requests", "requests"), ("replies", "replies"), ("refused", "refused")];
-
-fn counts(evidence: &Evidence) -> Counts<3> {
-    Counts::new(evidence, KINDS, |link| link.seen::<Seen>().counts())
-}
 
 /// The entry of the table of protocols.
 #[derive(Debug)]
@@ -39,25 +27,17 @@ impl Protocol for Boomerang {
     }
 
     fn fields(&self) -> Vec<(&'static str, &'static str)> {
-        crate::observe::fields::described(fields::FIELDS)
+        described(fields::FIELDS)
     }
 
-    fn observer(&self, _first: usize) -> Option<Box<dyn Observer>> {
+    fn observer(&self) -> Option<Box<dyn Observer>> {
         Some(Box::new(Seen::default()))
-    }
-
-    fn report(&self, evidence: &Evidence) -> Vec<Section> {
-        counts(evidence).report("Boomerang messages on the links")
-    }
-
-    fn measure(&self, evidence: &Evidence) -> Vec<(&'static str, Value)> {
-        counts(evidence).measure()
     }
 }
 
 /// What passed a link.
 #[derive(Debug, Default)]
-struct Seen {
+pub(crate) struct Seen {
     messages: Vec<BoomerangMessage>,
 }
 
@@ -77,7 +57,7 @@ impl Observer for Seen {
 
 impl Seen {
     /// Returns the numbers of requests, replies and refused ones of both.
-    fn counts(&self) -> [usize; 3] {
+    pub(crate) fn counts(&self) -> [usize; 3] {
         let count =
             |which: fn(&BoomerangMessage) -> bool| self.messages.iter().filter(|one| which(one)).count();
         [count(|one| !one.reply), count(|one| one.reply), count(BoomerangMessage::is_refused)]

@@ -4,8 +4,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::observe::packet::{Ip, u16_at};
-use crate::observe::trace::Frame;
+use crate::protocols::frame::Frame;
+use crate::protocols::packet::{Ip, u16_at};
 
 /// Port of messages over TCP and UDP, and port of scout.
 pub(super) const MESSAGES: u16 = 50003;

@@ -6,27 +6,14 @@ mod message;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use serde_json::Value;
-
-use super::counts::Counts;
-use super::{Observer, Protocol};
-use crate::evidence::Evidence;
-use crate::observe::fields::Message;
-use crate::observe::packet::{Datagram, Ip, Segment};
-use crate::observe::trace::Frame;
-use crate::report::Section;
+use crate::protocols::fields::{Message, described};
+use crate::protocols::frame::Frame;
+use crate::protocols::packet::{Datagram, Ip, Segment};
+use crate::protocols::{Observer, Protocol};
 use message::{CaspMessage, MESSAGES, SCOUT, Way};
 
 /// Longest message that is read from a stream.
 const LONGEST: usize = 1 << 20;
-
-/// The kinds that the report counts.
-const KINDS: [(&str, &str); 3] =
-    [("scout requests", "scout_requests"), ("scout responses", "scout_responses"), ("messages", "messages")];
-
-fn counts(evidence: &Evidence) -> Counts<3> {
-    Counts::new(evidence, KINDS, |link| link.seen::<Seen>().counts())
-}
 
 /// The entry of the table of protocols.
 #[derive(Debug)]
@@ -52,19 +39,11 @@ impl Protocol for Casp {
     }
 
     fn fields(&self) -> Vec<(&'static str, &'static str)> {
-        crate::observe::fields::described(fields::FIELDS)
+        described(fields::FIELDS)
     }
 
-    fn observer(&self, _first: usize) -> Option<Box<dyn Observer>> {
+    fn observer(&self) -> Option<Box<dyn Observer>> {
         Some(Box::new(Seen::default()))
-    }
-
-    fn report(&self, evidence: &Evidence) -> Vec<Section> {
-        counts(evidence).report("CASP messages on the links")
-    }
-
-    fn measure(&self, evidence: &Evidence) -> Vec<(&'static str, Value)> {
-        counts(evidence).measure()
     }
 }
 
@@ -77,14 +56,14 @@ struct Direction {
 
 /// What passed a link.
 #[derive(Debug, Default)]
-struct Seen {
+pub(crate) struct Seen {
     messages: Vec<CaspMessage>,
     streams: HashMap<(SocketAddr, SocketAddr), Direction>,
 }
 
 impl Seen {
     /// Returns the numbers of Scout Requests, Scout Responses and signaling messages.
-    fn counts(&self) -> [usize; 3] {
+    pub(crate) fn counts(&self) -> [usize; 3] {
         [2, 3, 1].map(|kind| self.messages.iter().filter(|one| one.kind == kind).count())
     }
 

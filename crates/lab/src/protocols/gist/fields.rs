@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::seen::{Carrier, Connection, Content, Message, hex};
-use crate::observe::fields::{self, Field};
-use crate::observe::packet::u16_at;
+use crate::protocols::fields::{self, Field};
 use crate::protocols::gist::message::Kind;
+use crate::protocols::packet::u16_at;
 
 /// The fields of a message.
 pub(super) const FIELDS: &[Field<Message>] = &[

@@ -1,7 +1,7 @@
 //! A reader of GIST messages, written for the lab: what a check finds on the wire must not rest on the code that is
 //! checked.
 
-use crate::observe::packet::u16_at;
+use crate::protocols::packet::u16_at;
 
 /// GIST's UDP port (RFC 5971 §8).
 pub(crate) const GIST_PORT: u16 = 270;
@@ -112,7 +112,7 @@ pub(super) mod tests {
     /// "No Routing State" (RFC 5971 A.4.4.5).
     const NO_ROUTING_STATE: u16 = 5;
 
-    use crate::observe::packet::{Datagram, Ip, Segment};
+    use crate::protocols::packet::{Datagram, Ip, Segment};
 
     /// A Query with a session and a Router Alert of value 0x1234, written by hand.
     pub(crate) fn query_v4() -> Vec<u8> {

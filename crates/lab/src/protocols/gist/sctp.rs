@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use super::message::Gist;
 use super::stream::{Connection, Content, Flow, Opened};
-use crate::observe::packet::Ip;
+use crate::protocols::packet::Ip;
 
 const PROTOCOL_SCTP: u8 = 132;
 const COMMON_HEADER: usize = 12;

@@ -8,12 +8,9 @@ use super::message::{Gist, Kind};
 use super::sctp::Associations;
 pub(crate) use super::stream::{Connection, Content};
 use super::stream::{Opened, Streams};
-use crate::evidence::Evidence;
-use crate::observe::fields;
-use crate::observe::packet::{Datagram, Ip, Segment, u16_at};
-use crate::observe::trace::{Frame, LinkTrace};
-use crate::plan::{Leg, PlannedLink};
-use crate::protocols::Observer;
+use crate::protocols::frame::Frame;
+use crate::protocols::packet::{Datagram, Ip, Segment, u16_at};
+use crate::protocols::{Observer, fields};
 
 /// The type of the NAT-Traversal object.
 const NAT_TRAVERSAL: u16 = 7;
@@ -65,25 +62,11 @@ pub(crate) struct Message {
 /// What passed a link.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Index of the node at the first end.
-    first: usize,
     pub(crate) messages: Vec<Message>,
     /// In the order in which they were opened.
     pub(crate) connections: Vec<Connection>,
     streams: Streams,
     associations: Associations,
-}
-
-/// The place of a message in the order that a handshake has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stage {
-    Query,
-    Response,
-    Confirm,
-    /// Data in the direction of the Query.
-    DataDown,
-    /// Data in the opposite direction.
-    DataUp,
 }
 
 impl Message {
@@ -169,69 +152,6 @@ impl Observer for Seen {
 fn mark(connections: &mut [Connection], frame: &Frame) {
     if let Some(last) = connections.last_mut().filter(|last| last.opened.frame == 0) {
         last.opened = Opened { at: frame.at, outgoing: frame.outgoing, frame: frame.number };
-    }
-}
-
-impl Seen {
-    /// Returns the observer of a link on which nothing passed; captures are taken at the node `first`.
-    pub(super) fn new(first: usize) -> Self {
-        Self { first, ..Self::default() }
-    }
-
-    /// Returns what passed a link.
-    pub(crate) fn on(link: &LinkTrace) -> &Self {
-        link.seen()
-    }
-
-    /// Returns what passed the link of a leg.
-    pub(crate) fn at(evidence: &Evidence, leg: Leg) -> &Self {
-        Self::on(&evidence.trace.links[leg.link])
-    }
-
-    /// Returns what passed each link.
-    pub(crate) fn all(evidence: &Evidence) -> impl Iterator<Item = (&Self, &PlannedLink)> + Clone {
-        evidence.trace.links.iter().map(Self::on).zip(&evidence.plan.links)
-    }
-
-    /// Whether a frame went along `leg`, which is on this link.
-    pub(crate) fn along(&self, outgoing: bool, leg: Leg) -> bool {
-        outgoing == (leg.from == self.first)
-    }
-
-    /// Returns the sessions of the Queries that went along `leg`.
-    pub(crate) fn sessions(&self, leg: Leg) -> BTreeSet<Session> {
-        self.queries(leg).filter_map(|message| message.session).collect()
-    }
-
-    /// Returns the Queries that went along `leg`.
-    pub(crate) fn queries(&self, leg: Leg) -> impl Iterator<Item = &Message> {
-        self.messages.iter().filter(move |m| m.kind == Kind::Query && self.along(m.outgoing, leg))
-    }
-
-    /// Returns the messages of a session's signaling along `leg`, with their places in the handshake.
-    pub(crate) fn stages(&self, leg: Leg, session: Session) -> impl Iterator<Item = (Stage, &Message)> {
-        self.messages.iter().filter(move |message| message.session == Some(session)).filter_map(
-            move |message| {
-                let stage = match (message.kind, self.along(message.outgoing, leg)) {
-                    (Kind::Query, true) => Stage::Query,
-                    (Kind::Response, false) => Stage::Response,
-                    (Kind::Confirm, true) => Stage::Confirm,
-                    (Kind::Data, true) => Stage::DataDown,
-                    (Kind::Data, false) => Stage::DataUp,
-                    _ => return None,
-                };
-                Some((stage, message))
-            },
-        )
-    }
-
-    /// Returns when each stage of a session was first seen.
-    pub(crate) fn firsts(&self, leg: Leg, session: Session) -> [Option<Duration>; 5] {
-        let mut firsts = [None; 5];
-        for (stage, message) in self.stages(leg, session) {
-            firsts[stage as usize].get_or_insert(message.at);
-        }
-        firsts
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use signalbox_dissect::stream::Ordered;
 
 use super::message::Gist;
-use crate::observe::packet::Segment;
+use crate::protocols::packet::Segment;
 
 /// Length of the header of a TLS record (RFC 8446 §5.1).
 const RECORD_HEADER: usize = 5;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::message::{RsvpMessage, RsvpStyle, RsvpType};
-use crate::observe::fields::{self, Field};
+use crate::protocols::fields::{self, Field};
 
 /// The fields of a message.
 pub(super) const FIELDS: &[Field<RsvpMessage>] = &[
@@ -72,7 +72,7 @@ fn addresses(all: &[std::net::IpAddr]) -> Value {
     all.iter().map(|address| Value::from(address.to_string())).collect()
 }
 
-pub(super) fn kind(kind: RsvpType) -> &'static str {
+pub(crate) fn kind(kind: RsvpType) -> &'static str {
     match kind {
         RsvpType::Path => "path",
         RsvpType::Resv => "resv",

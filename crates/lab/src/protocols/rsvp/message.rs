@@ -4,8 +4,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::observe::packet::{Ip, u16_at};
-use crate::observe::trace::Frame;
+use crate::protocols::frame::Frame;
+use crate::protocols::packet::{Ip, u16_at};
 
 const PROTOCOL: u8 = 46;
 const HEADER: usize = 8;

@@ -1,5 +1,7 @@
 //! The result of a run: tables for people, one JSON object for programs.
 
+mod protocols;
+
 use std::fmt::Write as _;
 
 use comfy_table::{Table, presets};
@@ -8,7 +10,6 @@ use serde_json::{Map, Value, json};
 
 use crate::checks::Outcome;
 use crate::evidence::Evidence;
-use crate::protocols;
 use crate::scenario::Scenario;
 use crate::steps::STEPS;
 
@@ -74,7 +75,7 @@ impl Report {
     /// Returns the report for people: what protocols, steps and checks show, and the verdicts.
     pub(crate) fn text(&self, scenario: &Scenario, evidence: &Evidence) -> String {
         let mut sections: Vec<Section> =
-            protocols::all().flat_map(|protocol| protocol.report(evidence)).collect();
+            protocols::SHOWN.iter().flat_map(|shown| (shown.sections)(evidence)).collect();
         sections.extend(STEPS.iter().flat_map(|step| (step.report)(evidence)));
         for section in scenario.checks.iter().filter_map(|check| check.check.report(evidence)) {
             match sections.iter_mut().find(|known| known.title == section.title) {
@@ -105,16 +106,16 @@ impl Report {
 }
 
 /// The measurement that each protocol has.
-pub(crate) const MESSAGES: &str = "messages";
+const MESSAGES: &str = "messages";
 
 fn measurements(scenario: &Scenario, evidence: &Evidence) -> Value {
     let mut all = Map::new();
-    for protocol in protocols::all() {
-        for (name, value) in protocol.measure(evidence) {
+    for shown in protocols::SHOWN {
+        for (name, value) in (shown.measure)(evidence) {
             // Messages have the same name for each protocol that the lab reads.
             if name == MESSAGES {
                 let group = all.entry(name).or_insert_with(|| Map::new().into());
-                group[protocol.name()] = value;
+                group[shown.protocol] = value;
             } else {
                 all.insert(name.to_owned(), value);
             }

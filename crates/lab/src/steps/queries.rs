@@ -11,10 +11,10 @@ use signalbox_core::Random;
 use signalbox_linux::capture::{Capture, CaptureConfig};
 use signalbox_linux::process::{Identity, Usage};
 
-use super::message::{GIST_PORT, Kind};
-use super::seen::Seen;
 use crate::evidence::Evidence;
 use crate::plan::Plan;
+use crate::protocols::gist::message::{GIST_PORT, Kind};
+use crate::protocols::gist::seen::Seen;
 use crate::run::{Background, Run};
 use crate::scenario::Prefix;
 use crate::{kernel, net, wait};
@@ -63,8 +63,8 @@ impl FloodRun {
         let mut octets = [0_u64; 2];
         let mut captured = 0;
         if let Some(leg) = evidence.plan.leg(self.from, self.node) {
-            let link = Seen::at(evidence, leg);
-            for message in &link.messages {
+            let link = &evidence.trace.links[leg.link];
+            for message in &link.seen::<Seen>().messages {
                 let along = link.along(message.outgoing, leg);
                 captured += usize::from(along && message.kind == Kind::Query);
                 octets[usize::from(!along)] += message.packet.len() as u64;
@@ -226,8 +226,8 @@ fn checksum(header: &[u8]) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::packet::{Datagram, Ip};
     use crate::protocols::gist::message::Gist;
+    use crate::protocols::packet::{Datagram, Ip};
 
     #[test]
     fn what_is_sent_reads_as_a_query_from_the_network() {

@@ -18,17 +18,16 @@ use signalbox_show::ping as show;
 use signalbox_units::Span;
 use toml::Spanned;
 
+use super::Step;
 use crate::command::signalbox;
 use crate::evidence::Evidence;
 use crate::kernel;
 use crate::kinds::{Key, key};
 use crate::plan::PlannedNode;
-use crate::report::quantiles;
 use crate::run::{Background, Run};
 use crate::scenario::{Mistake, Scope};
 use crate::simulation::Simulation;
 use crate::simulation::client::Client;
-use crate::steps::Step;
 use crate::wait;
 
 /// Each session is a process.
@@ -232,37 +231,6 @@ impl Step for Ping {
         pings.finish()?.into_iter().for_each(|ping| run.evidence.record(ping));
         Ok(())
     }
-}
-
-/// The round trips of each step, for the report in JSON.
-pub(super) fn round_trips(evidence: &Evidence) -> Value {
-    let mut steps: Vec<(&str, usize, Vec<f64>)> = Vec::new();
-    for run in evidence.all::<PingRun>() {
-        let id = run.id.as_deref().unwrap_or_default();
-        let at = steps.iter().position(|(step, ..)| *step == id).unwrap_or(steps.len());
-        if at == steps.len() {
-            steps.push((id, 0, Vec::new()));
-        }
-        steps[at].1 += 1;
-        steps[at].2.extend(run.replies.iter().map(|reply| reply.rtt_ms));
-    }
-    let of = |(id, sessions, mut times): (&str, usize, Vec<f64>)| {
-        times.sort_by(f64::total_cmp);
-        let mut value = quantiles(&times);
-        let (mean, variance) = mean_and_variance(&times);
-        value["sessions"] = sessions.into();
-        value["mean"] = mean.into();
-        value["variance"] = variance.into();
-        (id.to_owned(), value)
-    };
-    Value::Object(steps.into_iter().map(of).collect())
-}
-
-#[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52 replies")]
-fn mean_and_variance(values: &[f64]) -> (f64, f64) {
-    let number = values.len().max(1) as f64;
-    let mean = values.iter().sum::<f64>() / number;
-    (mean, values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / number)
 }
 
 /// A session in the simulator. What its node reports is read as the lines of the command are.
@@ -559,12 +527,6 @@ mod tests {
         pings.runs[0].take(r#"{"type":"lost","sequence":1,"reason":"timeout","message":""}"#).expect("JSON");
         assert!(!pings.all_answered());
         assert_eq!(pings.runs[0].lost, ["timeout"]);
-    }
-
-    #[test]
-    fn round_trips_have_mean_and_variance() {
-        assert_eq!(mean_and_variance(&[1.0, 2.0, 3.0, 6.0]), (3.0, 3.5));
-        assert_eq!(mean_and_variance(&[]), (0.0, 0.0));
     }
 
     #[test]

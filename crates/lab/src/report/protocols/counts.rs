@@ -4,7 +4,50 @@ use serde_json::{Map, Value};
 
 use crate::evidence::Evidence;
 use crate::observe::trace::LinkTrace;
+use crate::protocols::rsvp::message::RsvpType;
+use crate::protocols::{boomerang, casp, rsvp};
 use crate::report::Section;
+
+/// The types of RSVP messages that are counted.
+const RSVP: [(RsvpType, &str); 10] = [
+    (RsvpType::Path, "Path"),
+    (RsvpType::Resv, "Resv"),
+    (RsvpType::ResvConf, "ResvConf"),
+    (RsvpType::PathErr, "PathErr"),
+    (RsvpType::ResvErr, "ResvErr"),
+    (RsvpType::PathTear, "PathTear"),
+    (RsvpType::ResvTear, "ResvTear"),
+    (RsvpType::Dreq, "DREQ"),
+    (RsvpType::Drep, "DREP"),
+    (RsvpType::Other, "others"),
+];
+
+/// The kinds of Boomerang messages.
+const BOOMERANG: [(&str, &str); 3] =
+    [("requests", "requests"), ("replies", "replies"), ("refused", "refused")];
+
+/// The kinds of CASP messages.
+const CASP: [(&str, &str); 3] =
+    [("scout requests", "scout_requests"), ("scout responses", "scout_responses"), ("messages", "messages")];
+
+/// Counts the RSVP messages of each type.
+pub(super) fn rsvp(evidence: &Evidence) -> Counts<{ RSVP.len() }> {
+    let kinds = RSVP.map(|(kind, name)| (name, rsvp::fields::kind(kind)));
+    Counts::new(evidence, kinds, |link| {
+        let messages = &link.seen::<rsvp::Seen>().messages;
+        RSVP.map(|(kind, _)| messages.iter().filter(|message| message.kind == kind).count())
+    })
+}
+
+/// Counts the Boomerang messages of each kind.
+pub(super) fn boomerang(evidence: &Evidence) -> Counts<3> {
+    Counts::new(evidence, BOOMERANG, |link| link.seen::<boomerang::Seen>().counts())
+}
+
+/// Counts the CASP messages of each kind.
+pub(super) fn casp(evidence: &Evidence) -> Counts<3> {
+    Counts::new(evidence, CASP, |link| link.seen::<casp::Seen>().counts())
+}
 
 /// How many messages of each kind passed each link.
 pub(super) struct Counts<const N: usize> {
@@ -16,7 +59,7 @@ pub(super) struct Counts<const N: usize> {
 
 impl<const N: usize> Counts<N> {
     /// Counts the messages of all links.
-    pub(super) fn new(
+    fn new(
         evidence: &Evidence,
         kinds: [(&'static str, &'static str); N],
         count: impl Fn(&LinkTrace) -> [usize; N],
@@ -30,7 +73,7 @@ impl<const N: usize> Counts<N> {
     }
 
     /// Returns a table with this title; nothing if no message passed.
-    pub(super) fn report(&self, title: &str) -> Vec<Section> {
+    pub(super) fn sections(&self, title: &str) -> Vec<Section> {
         if self.is_empty() {
             return Vec::new();
         }

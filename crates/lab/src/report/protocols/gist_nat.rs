@@ -6,36 +6,24 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::Protocol;
-use super::gist::message::Kind;
-use super::gist::seen::{Message, Seen, Session};
+use super::gist;
 use crate::evidence::Evidence;
+use crate::protocols::gist::message::Kind;
+use crate::protocols::gist::seen::{Message, Session};
 use crate::report::Section;
 
 /// What the paper on NAT traversal for GIST measured (Bless and Roehricht, 2010, tables 6.1 and 6.2), in milliseconds.
 const PUBLISHED_QUERY: f64 = 2.153;
 const PUBLISHED_HANDSHAKE: [f64; 2] = [6.843, 5.744];
 
-/// The entry of the table of protocols.
-#[derive(Debug)]
-pub(crate) struct GistNat;
+/// The section of the report.
+pub(super) fn sections(evidence: &Evidence) -> Vec<Section> {
+    Measured::of(evidence).section().into_iter().collect()
+}
 
-impl Protocol for GistNat {
-    fn name(&self) -> &'static str {
-        "gist_nat"
-    }
-
-    fn title(&self) -> &'static str {
-        "GIST-aware NAT"
-    }
-
-    fn report(&self, evidence: &Evidence) -> Vec<Section> {
-        Measured::of(evidence).section().into_iter().collect()
-    }
-
-    fn measure(&self, evidence: &Evidence) -> Vec<(&'static str, Value)> {
-        Measured::of(evidence).values()
-    }
+/// The same for programs.
+pub(super) fn measure(evidence: &Evidence) -> Vec<(&'static str, Value)> {
+    Measured::of(evidence).values()
 }
 
 /// Times of one kind, in milliseconds.
@@ -130,7 +118,7 @@ const fn ends(message: &Message) -> (std::net::IpAddr, std::net::IpAddr) {
 /// The messages of each session on all links, in the order of their times.
 fn sessions(evidence: &Evidence) -> BTreeMap<Session, Vec<&Message>> {
     let mut sessions: BTreeMap<Session, Vec<&Message>> = BTreeMap::new();
-    for message in Seen::all(evidence).flat_map(|(link, _)| &link.messages) {
+    for message in gist::all(evidence).flat_map(|(link, _)| &link.messages) {
         if let Some(session) = message.session {
             sessions.entry(session).or_default().push(message);
         }
@@ -161,8 +149,8 @@ fn transits(messages: &[&Message], kind: Kind) -> Vec<f64> {
 mod tests {
     use std::net::IpAddr;
 
-    use super::super::gist::seen::Carrier;
     use super::*;
+    use crate::protocols::gist::seen::Carrier;
 
     const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 168, 1, 2));
     const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 2));
