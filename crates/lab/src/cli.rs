@@ -13,10 +13,10 @@ use signalbox_linux::netns;
 
 use crate::lab::Lab;
 use crate::plan::{NAMESPACE_PREFIX, Plan, PlannedInterface, namespace};
-use crate::report::Report;
+use crate::report::{Report, junit, plot};
 use crate::run::Run;
 use crate::scenario::{Scenario, builtins, find, read};
-use crate::{checks, junit, kernel, kinds, net, plot, requires, soak, state, steps, wait};
+use crate::{checks, kernel, kinds, net, requires, soak, state, steps, wait};
 
 pub(crate) use arguments::Set;
 pub use arguments::{LabArgs, LabCommand};
@@ -33,7 +33,7 @@ pub fn run(arguments: LabArgs) -> Result<ExitCode> {
         LabCommand::List { names: true, .. } => list_names(),
         LabCommand::List { json, .. } => list(json),
         LabCommand::Steps { json } => {
-            let steps: Vec<_> = steps::STEPS.iter().map(|step| &step.kind).collect();
+            let steps = steps::STEPS;
             let text = kinds::describe(steps.iter().map(|kind| (kind.name, kind.meaning, kind.keys)));
             explain(json, &json!({ "steps": steps }), &text)
         }

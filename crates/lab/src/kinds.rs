@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn the_described_keys_are_the_keys_that_are_read() {
         for kind in STEPS {
-            agrees(kind.kind.name, kind.kind.keys, kind.kind.parse);
+            agrees(kind.name, kind.keys, kind.parse);
         }
         for kind in CHECKS {
             agrees(kind.name, kind.keys, kind.parse);
@@ -210,7 +210,7 @@ mod tests {
             assert!(text.contains(&page), "docs/lab.md lacks this:\n{page}");
         };
         for step in STEPS {
-            missing(steps, step.kind.name, step.kind.meaning, step.kind.keys);
+            missing(steps, step.name, step.meaning, step.keys);
         }
         for check in CHECKS {
             missing(checks, check.name, check.meaning, check.keys);

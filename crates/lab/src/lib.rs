@@ -36,11 +36,9 @@ mod checks;
 pub mod cli;
 mod command;
 mod daemon;
-pub mod drawing;
 mod evidence;
 mod expectation;
 mod help;
-mod junit;
 mod kernel;
 mod kinds;
 mod lab;
@@ -48,7 +46,6 @@ mod net;
 mod observe;
 mod packets;
 mod plan;
-mod plot;
 mod protocols;
 mod queues;
 pub mod replay;
@@ -64,6 +61,8 @@ mod state;
 mod steps;
 mod subset;
 mod wait;
+
+pub use report::drawing;
 
 /// A scenario in short.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,10 @@
 //! The result of a run: tables for people, one JSON object for programs.
 
+pub mod drawing;
+pub(crate) mod junit;
+pub(crate) mod plot;
 mod protocols;
+mod steps;
 
 use std::fmt::Write as _;
 
@@ -11,7 +15,6 @@ use serde_json::{Map, Value, json};
 use crate::checks::Outcome;
 use crate::evidence::Evidence;
 use crate::scenario::Scenario;
-use crate::steps::STEPS;
 
 /// The result of a scenario.
 #[derive(Debug, Clone, Serialize)]
@@ -76,7 +79,7 @@ impl Report {
     pub(crate) fn text(&self, scenario: &Scenario, evidence: &Evidence) -> String {
         let mut sections: Vec<Section> =
             protocols::SHOWN.iter().flat_map(|shown| (shown.sections)(evidence)).collect();
-        sections.extend(STEPS.iter().flat_map(|step| (step.report)(evidence)));
+        sections.extend(steps::sections(evidence));
         for section in scenario.checks.iter().filter_map(|check| check.check.report(evidence)) {
             match sections.iter_mut().find(|known| known.title == section.title) {
                 Some(known) => {
@@ -121,7 +124,7 @@ fn measurements(scenario: &Scenario, evidence: &Evidence) -> Value {
             }
         }
     }
-    for (name, value) in STEPS.iter().filter_map(|step| (step.measure)(evidence)) {
+    for (name, value) in steps::measure(evidence) {
         all.insert(name.to_owned(), value);
     }
     for check in &scenario.checks {

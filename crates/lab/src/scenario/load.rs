@@ -224,16 +224,11 @@ pub(crate) fn rest<T: DeserializeOwned>(element: Element<'_>) -> Result<T, Mista
 
 fn step(mut element: Element<'_>) -> Result<NamedStep, Vec<Mistake>> {
     let id = take(&mut element, "id").map_err(|mistake| vec![mistake])?;
-    let kinds = STEPS.iter().map(|step| (step.kind.name, step.kind.keys));
+    let kinds = STEPS.iter().map(|step| (step.name, step.keys));
     let kind = kinds::splice(kinds, &mut element, "step")?;
     let at = element.span();
     let kind = &STEPS[kind];
-    Ok(NamedStep {
-        id,
-        at,
-        kind: kind.kind.name,
-        step: (kind.kind.parse)(element).map_err(|mistake| vec![mistake])?,
-    })
+    Ok(NamedStep { id, at, kind: kind.name, step: (kind.parse)(element).map_err(|mistake| vec![mistake])? })
 }
 
 fn check(mut element: Element<'_>) -> Result<NamedCheck, Vec<Mistake>> {

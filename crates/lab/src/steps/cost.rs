@@ -12,11 +12,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use serde_json::{Map, Value, json};
 use signalbox_linux::netns::Namespace;
 use signalbox_linux::topology;
 
-use crate::evidence::Evidence;
 use crate::plan::Plan;
 use crate::{kernel, wait};
 
@@ -62,18 +60,6 @@ impl CostRun {
     pub(crate) fn least(&self) -> Option<f64> {
         self.micros.first().copied()
     }
-}
-
-/// Returns the measurements of all floods of this kind.
-pub(super) fn measured(evidence: &Evidence) -> Map<String, Value> {
-    let one = |run: &CostRun| {
-        let value = json!({
-            "us_least": run.least(), "us_median": run.micros.get(run.micros.len() / 2),
-            "runs": run.micros.len(), "disturbed": run.disturbed,
-        });
-        (run.id.clone(), value)
-    };
-    evidence.all().map(one).collect()
 }
 
 /// Sends the packets and measures the time.

@@ -2,12 +2,10 @@
 
 use anyhow::Result;
 use serde::Deserialize;
-use serde_json::Value;
 use signalbox_units::Span;
 use toml::Spanned;
 
 use super::{Step, cost, queries};
-use crate::evidence::Evidence;
 use crate::kinds::{Key, key};
 use crate::run::Run;
 use crate::scenario::{Family, Mistake, Prefix, Scope};
@@ -126,13 +124,5 @@ impl Step for Flood {
         let cost = run.captures.resting(plan, || cost::measure(plan, order, id))?;
         run.evidence.record(cost);
         Ok(())
-    }
-
-    fn measure(evidence: &Evidence) -> Option<(&'static str, Value)> {
-        let mut all = cost::measured(evidence);
-        for run in evidence.all::<queries::FloodRun>() {
-            all.insert(run.id.clone().unwrap_or_default(), run.measured(evidence));
-        }
-        (!all.is_empty()).then(|| ("floods", all.into()))
     }
 }

@@ -11,30 +11,26 @@ mod link;
 pub(crate) mod ping;
 pub(crate) mod program;
 pub(crate) mod queries;
-mod reserve;
+pub(crate) mod reserve;
 mod routing;
 mod stop;
 pub(crate) mod traffic;
 mod wait;
 
 use std::fmt::Debug;
-use std::time::Duration;
 
 use anyhow::{Result, bail};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use toml::Spanned;
 
-use crate::evidence::Evidence;
 use crate::expectation::Expectation;
 use crate::kinds::{self, Key, Kind};
-use crate::report::Section;
 use crate::run::Run;
 use crate::scenario::{Element, Mistake, Scope};
 use crate::simulation::Simulation;
 
 /// All kinds of steps, in the order in which they are listed.
-pub(crate) const STEPS: &[StepKind] = &[
+pub(crate) const STEPS: &[Kind<dyn AnyStep>] = &[
     kind::<program::RunProgram>(),
     kind::<reserve::Reserve>(),
     kind::<ping::Ping>(),
@@ -102,21 +98,6 @@ pub(crate) trait Step: Debug + DeserializeOwned + 'static {
     fn simulate(&self, _run: &mut Simulation<'_>, _id: &str) -> Result<()> {
         bail!("{}", self.unsimulated().unwrap_or_default())
     }
-
-    /// Returns the measurement of all steps of this kind, with its name in the report.
-    fn measure(_evidence: &Evidence) -> Option<(&'static str, Value)> {
-        None
-    }
-
-    /// Returns what the report shows people of all steps of this kind.
-    fn report(_evidence: &Evidence) -> Vec<Section> {
-        Vec::new()
-    }
-
-    /// Returns when something happened that a plot should mark, in the time since 1970, and a label for it.
-    fn marks(_evidence: &Evidence) -> Vec<(Duration, String)> {
-        Vec::new()
-    }
 }
 
 /// A step of any kind.
@@ -155,25 +136,11 @@ impl<S: Step> AnyStep for S {
     }
 }
 
-/// A line of the table.
-#[derive(Debug)]
-pub(crate) struct StepKind {
-    pub(crate) kind: Kind<dyn AnyStep>,
-    pub(crate) measure: fn(&Evidence) -> Option<(&'static str, Value)>,
-    pub(crate) report: fn(&Evidence) -> Vec<Section>,
-    pub(crate) marks: fn(&Evidence) -> Vec<(Duration, String)>,
-}
-
-const fn kind<S: Step>() -> StepKind {
-    StepKind {
-        kind: Kind {
-            name: S::NAME,
-            meaning: S::MEANING,
-            keys: S::KEYS,
-            parse: |element| Ok(Box::new(S::parse(element)?)),
-        },
-        measure: S::measure,
-        report: S::report,
-        marks: S::marks,
+const fn kind<S: Step>() -> Kind<dyn AnyStep> {
+    Kind {
+        name: S::NAME,
+        meaning: S::MEANING,
+        keys: S::KEYS,
+        parse: |element| Ok(Box::new(S::parse(element)?)),
     }
 }

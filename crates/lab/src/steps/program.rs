@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use signalbox_units::Span;
 use toml::Spanned;
 
@@ -19,7 +19,6 @@ use super::Step;
 use crate::checks::output;
 use crate::evidence::Evidence;
 use crate::kinds::{Key, key};
-use crate::report::Section;
 use crate::run::{Run, now};
 use crate::scenario::{Mistake, Scope};
 use crate::{command, kernel, state, wait};
@@ -118,28 +117,6 @@ impl Step for RunProgram {
         })?;
         run.programs.push(program);
         Ok(())
-    }
-
-    fn measure(evidence: &Evidence) -> Option<(&'static str, Value)> {
-        let measured = |line: &String| {
-            let value: Value = serde_json::from_str(line).ok()?;
-            (value["type"] == "measured").then_some(value)
-        };
-        let of = |run: &ProgramRun| {
-            let lines: Vec<Value> = run.lines.iter().filter_map(measured).collect();
-            (!lines.is_empty()).then(|| (run.id.clone().unwrap_or_default(), lines.into()))
-        };
-        let all: Map<_, _> = evidence.all().filter_map(of).collect();
-        (!all.is_empty()).then(|| ("programs", all.into()))
-    }
-
-    fn report(evidence: &Evidence) -> Vec<Section> {
-        let section = |run: &ProgramRun| {
-            let node = &evidence.plan.nodes[run.node].name;
-            let id = run.id.clone().unwrap_or_default();
-            Section::lines(format!("{id}, in {node}"), run.lines.iter().cloned())
-        };
-        evidence.all().filter(|run: &&ProgramRun| !run.reserves).map(section).collect()
     }
 }
 

@@ -6,7 +6,6 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use serde_json::{Value, json};
 use signalbox_core::Random;
 use signalbox_linux::capture::{Capture, CaptureConfig};
 use signalbox_linux::process::{Identity, Usage};
@@ -77,20 +76,6 @@ impl FloodRun {
             memory_kib: after.saturating_sub(before) / 1024,
             amplification: octets[1] as f64 / octets[0].max(1) as f64,
         }
-    }
-
-    /// Returns the measurement.
-    pub(crate) fn measured(&self, evidence: &Evidence) -> Value {
-        let cost = self.cost(evidence);
-        json!({
-            "node": evidence.plan.nodes[self.node].name,
-            "queries": self.sent,
-            "seconds": self.span.as_secs_f64(),
-            "cpu_us_per_query": cost.cpu_us,
-            "cpu_share": cost.cpu_share,
-            "memory_growth_kib": cost.memory_kib,
-            "amplification": cost.amplification,
-        })
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use signalbox_api::v1;
 use signalbox_api::v1::reserve_response::Event;
 use signalbox_node::qos::{self, Flow, Priority, QosEvent, QosRequest, ReserveRequest};
@@ -30,7 +30,7 @@ const UDP: u8 = 17;
 /// The time that a command has in addition to tear down each of its flows.
 const END_EACH: Duration = Duration::from_millis(10);
 /// The types of the events that answer a request.
-const ANSWERS: [&str; 3] = ["granted", "failed", "refused"];
+pub(crate) const ANSWERS: [&str; 3] = ["granted", "failed", "refused"];
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -163,43 +163,6 @@ impl Step for Reserve {
         })?;
         run.programs.push(program);
         Ok(())
-    }
-
-    fn measure(evidence: &Evidence) -> Option<(&'static str, Value)> {
-        let one = |run: &ProgramRun| {
-            let answer = run.event(&ANSWERS);
-            let ms = answer.as_ref().map(|(at, _)| at.saturating_sub(run.started).as_secs_f64() * 1e3);
-            let number = |key: &str| answer.as_ref().and_then(|(_, answer)| answer[key].as_f64());
-            let rate = number("flows").zip(number("seconds")).map(|(flows, seconds)| flows / seconds);
-            let types: Vec<Value> = run
-                .lines
-                .iter()
-                .filter_map(|line| Some(serde_json::from_str::<Value>(line).ok()?["type"].clone()))
-                .collect();
-            let value = json!({"answer_ms": ms, "per_second": rate, "events": types, "status": run.code});
-            (run.id.clone().unwrap_or_default(), value)
-        };
-        let all: Map<_, _> = evidence.all().filter(|run: &&ProgramRun| run.reserves).map(one).collect();
-        (!all.is_empty()).then(|| ("reservations", all.into()))
-    }
-
-    fn marks(evidence: &Evidence) -> Vec<(Duration, String)> {
-        const MARKED: [(&str, &str); 5] = [
-            ("granted", "reserved"),
-            ("refused", "refused"),
-            ("failed", "refused"),
-            ("lost", "lost"),
-            ("released", "torn"),
-        ];
-        let runs = || evidence.all::<ProgramRun>().filter(|run| run.reserves);
-        let several = runs().count() > 1;
-        let of = |run: &ProgramRun| {
-            let id = run.id.clone().unwrap_or_default();
-            let label = |word: &str| if several { format!("{id} {word}") } else { word.to_owned() };
-            let found = MARKED.map(|(kind, word)| run.event(&[kind]).map(|(at, _)| (at, label(word))));
-            found.into_iter().flatten().collect::<Vec<_>>()
-        };
-        runs().flat_map(of).collect()
     }
 }
 

@@ -19,20 +19,16 @@ use nix::sys::socket::{
 };
 use nix::sys::time::{TimeSpec, TimeValLike};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
 use signalbox_linux::netns::Namespace;
 use signalbox_linux::process;
 use signalbox_units::BitRate;
 use toml::Spanned;
 
 use super::Step;
-use crate::checks::traffic::{Service, services};
-use crate::evidence::Evidence;
 use crate::kernel;
 use crate::kinds::{Key, key};
 use crate::observe::trace::PROBE_PAYLOAD;
 use crate::plan::Plan;
-use crate::report::Section;
 use crate::run::{Background, Run};
 use crate::scenario::{Mistake, Scope};
 
@@ -142,44 +138,6 @@ impl Step for Traffic {
         let flow = Flow::start(&run.lab.plan, order)?;
         run.in_background(name, flow);
         Ok(())
-    }
-
-    fn measure(evidence: &Evidence) -> Option<(&'static str, Value)> {
-        let phase = |(label, service): (&str, Service)| {
-            let value = json!({
-                "sent": service.sent, "lost": service.lost, "loss_percent": service.loss(),
-                "goodput_kbit": service.goodput / 1e3,
-                "delay_ms": {"p50": service.delay(50), "p99": service.delay(99), "max": service.delay(100)},
-            });
-            (label.to_owned(), value)
-        };
-        let flow = |(run, services): (&TrafficRun, Vec<_>)| {
-            (run.name.clone(), services.into_iter().map(phase).collect::<Map<_, _>>().into())
-        };
-        let flows: Map<_, _> = services(evidence).into_iter().map(flow).collect();
-        (!flows.is_empty()).then(|| ("traffic", flows.into()))
-    }
-
-    /// A row for each flow and phase.
-    fn report(evidence: &Evidence) -> Vec<Section> {
-        let ms = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1}"));
-        let header = ["flow", "phase", "sent", "lost", "loss %", "delay ms p50", "p99", "goodput kbit/s"];
-        let mut rows = Vec::new();
-        for (run, services) in services(evidence) {
-            rows.extend(services.into_iter().map(|(phase, service)| {
-                vec![
-                    run.name.clone(),
-                    phase.to_owned(),
-                    service.sent.to_string(),
-                    service.lost.to_string(),
-                    format!("{:.1}", service.loss()),
-                    ms(service.delay(50)),
-                    ms(service.delay(99)),
-                    format!("{:.0}", service.goodput / 1e3),
-                ]
-            }));
-        }
-        vec![Section::table("flows", &header, rows)]
     }
 }
 

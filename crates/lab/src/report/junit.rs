@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::report::Report;
+use super::Report;
 
 /// Formats the reports of runs, each with the time that it took.
 pub(crate) fn xml(runs: &[(Report, Duration)]) -> String {

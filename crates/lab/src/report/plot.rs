@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use super::drawing::{COLOURS, escaped, ticks};
+use super::steps;
 use crate::checks::traffic::Service;
-use crate::drawing::{COLOURS, escaped, ticks};
 use crate::evidence::Evidence;
-use crate::steps::STEPS;
 use crate::steps::traffic::TrafficRun;
 
 /// The time of one point.
@@ -103,7 +103,7 @@ pub(crate) fn svg(title: &str, evidence: &Evidence) -> Option<String> {
 
 /// Returns what happened, in the order of time: what steps mark, and the moments that they note.
 fn marks(evidence: &Evidence) -> Vec<(Duration, String)> {
-    let mut marks: Vec<(Duration, String)> = STEPS.iter().flat_map(|step| (step.marks)(evidence)).collect();
+    let mut marks = steps::marks(evidence);
     marks.extend(evidence.marks.iter().cloned());
     marks.sort_by_key(|(at, _)| *at);
     marks.dedup_by(|(late, _), (early, _)| late.saturating_sub(*early) < SAME);
