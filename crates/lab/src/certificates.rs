@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
 use crate::daemon::USER;
-use crate::plan::{PlannedNode, merge};
-use crate::scenario::Certificate;
+use crate::language::{Certificate, merge};
+use crate::plan::PlannedNode;
 
 /// The file of the authority that all nodes with a certificate trust.
 const ANCHORS: &str = "authority.pem";
@@ -89,8 +89,8 @@ pub(crate) fn write(directory: &Path, file: &str, text: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::language::read;
     use crate::plan::Plan;
-    use crate::scenario::read;
 
     #[test]
     fn nodes_get_files_and_their_configuration_names_them() {

@@ -11,12 +11,16 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde_json::json;
 use signalbox_linux::netns;
 
+use crate::evidence::{Outcome, Verdict};
 use crate::lab::Lab;
+use crate::language::checks::CHECKS;
+use crate::language::kinds;
+use crate::language::steps::STEPS;
+use crate::language::{Scenario, builtins, find, read};
 use crate::plan::{NAMESPACE_PREFIX, Plan, PlannedInterface, namespace};
 use crate::report::{Report, junit, plot};
 use crate::run::Run;
-use crate::scenario::{Scenario, builtins, find, read};
-use crate::{checks, kernel, kinds, net, requires, soak, state, steps, wait};
+use crate::{checks, expectation, kernel, net, requires, soak, state, wait};
 
 pub(crate) use arguments::Set;
 pub use arguments::{LabArgs, LabCommand};
@@ -33,14 +37,12 @@ pub fn run(arguments: LabArgs) -> Result<ExitCode> {
         LabCommand::List { names: true, .. } => list_names(),
         LabCommand::List { json, .. } => list(json),
         LabCommand::Steps { json } => {
-            let steps = steps::STEPS;
-            let text = kinds::describe(steps.iter().map(|kind| (kind.name, kind.meaning, kind.keys)));
-            explain(json, &json!({ "steps": steps }), &text)
+            let text = kinds::describe(STEPS.iter().map(|kind| (kind.name, kind.meaning, kind.keys)));
+            explain(json, &json!({ "steps": STEPS }), &text)
         }
         LabCommand::Checks { json } => {
-            let checks = checks::CHECKS;
-            let text = kinds::describe(checks.iter().map(|kind| (kind.name, kind.meaning, kind.keys)));
-            explain(json, &json!({ "checks": checks }), &text)
+            let text = kinds::describe(CHECKS.iter().map(|kind| (kind.name, kind.meaning, kind.keys)));
+            explain(json, &json!({ "checks": CHECKS }), &text)
         }
         LabCommand::Up { name, json } => {
             need_root("up")?;
@@ -161,10 +163,8 @@ fn expect(scenario: &Scenario, json: bool) -> Result<ExitCode> {
     }
     let runs = |node: &usize| state::socket(&plan.name, &plan.nodes[*node].name).exists();
     let running: Vec<usize> = (0..plan.nodes.len()).filter(runs).collect();
-    let verdicts = checks::observe(&scenario.checks, &plan, &running)?;
-    let outcome = |(number, verdict): (usize, checks::Verdict)| {
-        checks::Outcome::new(&scenario.checks[number].name, verdict)
-    };
+    let verdicts = expectation::observe(&scenario.checks, &plan, &running)?;
+    let outcome = |(number, verdict): (usize, Verdict)| Outcome::new(&scenario.checks[number].name, verdict);
     let outcomes: Vec<_> = verdicts.into_iter().map(outcome).collect();
     if outcomes.is_empty() {
         bail!("{} has no check of the kind `show`, which a standing lab can answer", scenario.name);

@@ -16,7 +16,8 @@ use signalbox_linux::netns::Namespace;
 use signalbox_linux::process::Identity;
 
 use crate::evidence::Stop;
-use crate::plan::{Plan, PlannedInterface, PlannedNode, merge};
+use crate::language::merge;
+use crate::plan::{Plan, PlannedInterface, PlannedNode};
 use crate::state;
 use crate::{certificates, kernel, net, protocols, wait};
 
@@ -276,7 +277,7 @@ mod tests {
     fn the_scenario_s_configuration_lies_over_the_lab_s() {
         let text = "version = 2\nname = \"x\"\ndescription = \"\"\n[config.gist]\nretry.first = \"50ms\"\n\
                     [nodes.a]\nprotocols = [\"gist\"]\nconfig = { log = { level = \"debug\" }, gist = { retry = { attempts = 3 } } }\n";
-        let scenario = crate::scenario::read("x.toml", text).unwrap_or_else(|e| panic!("{e}"));
+        let scenario = crate::language::read("x.toml", text).unwrap_or_else(|e| panic!("{e}"));
         let plan = Plan::new(&scenario);
         let written: toml::Table =
             configuration(&plan, &plan.nodes[0]).expect("a table").parse().expect("what was written is read");
@@ -298,8 +299,8 @@ mod tests {
 
     #[test]
     fn every_scenario_gives_its_daemons_sound_configurations() {
-        for (name, text) in crate::scenario::builtins() {
-            let scenario = crate::scenario::read(name, text).unwrap_or_else(|error| panic!("{error}"));
+        for (name, text) in crate::language::builtins() {
+            let scenario = crate::language::read(name, text).unwrap_or_else(|error| panic!("{error}"));
             let plan = Plan::new(&scenario);
             for node in plan.nodes.iter().filter(|node| node.daemon) {
                 let text = configuration(&plan, node).expect("a table");

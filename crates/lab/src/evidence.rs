@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::Result;
+use serde::Serialize;
 
-use crate::checks::{Outcome, Verdict};
 use crate::observe::trace::Trace;
 use crate::plan::{Leg, Plan};
 use crate::{kernel, net};
@@ -41,6 +41,28 @@ pub(crate) struct Evidence {
     pub(crate) counters: BTreeMap<(String, usize), Vec<String>>,
     pub(crate) losses: Vec<LossCount>,
     pub(crate) stops: Vec<Stop>,
+}
+
+/// The observation that holds, or the observation that does not.
+pub(crate) type Verdict = Result<String, String>;
+
+/// The result of a check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Outcome {
+    pub(crate) name: String,
+    pub(crate) ok: bool,
+    pub(crate) detail: String,
+}
+
+impl Outcome {
+    /// Returns the outcome of a verdict.
+    pub(crate) fn new(name: &str, verdict: Verdict) -> Self {
+        let (ok, detail) = match verdict {
+            Ok(detail) => (true, detail),
+            Err(detail) => (false, detail),
+        };
+        Self { name: name.to_owned(), ok, detail }
+    }
 }
 
 /// What a step observed.

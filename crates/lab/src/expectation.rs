@@ -5,54 +5,21 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use serde::Deserialize;
 use serde_json::Value;
-use signalbox_units::Span;
-use toml::Spanned;
 
-use crate::checks::Verdict;
-use crate::kinds::{Key, key};
-use crate::packets::{self, Attempt};
+use crate::evidence::Verdict;
+use crate::language::NamedCheck;
+use crate::language::expectation::Expectation;
 use crate::plan::Plan;
-use crate::queues::{self, Queues};
-use crate::scenario::{Mistake, Scope};
 use crate::simulation::{self, Simulation};
 use crate::subset::Names;
-use crate::{command, protocols, wait};
+use crate::{command, packets, protocols, queues, wait};
 
 /// Between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
 /// Between two looks at what has to hold for a time.
 const HOLD_AGAIN: Duration = Duration::from_millis(400);
-/// How long absence has to hold. What waited to be sent, or was sent again, may make again what has just gone.
-pub(crate) const ABSENT: Span = Span::millis(2000);
-
-/// The keys of the step `expect` and of the check `show`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Expectation {
-    expect: Option<String>,
-    show: Option<Spanned<String>>,
-    nodes: Option<Spanned<toml::Value>>,
-    of: Option<String>,
-    #[serde(default, rename = "match")]
-    wanted: toml::Table,
-    #[serde(default)]
-    have: toml::Table,
-    count: Option<usize>,
-    min: Option<usize>,
-    max: Option<usize>,
-    others: Option<usize>,
-    queues: Option<Vec<Queues>>,
-    packets: Option<Vec<Attempt>>,
-    #[serde(default = "at_once")]
-    within: Span,
-    holds: Option<Span>,
-}
-
-const fn at_once() -> Span {
-    Span::millis(0)
-}
 
 /// An expectation that was fulfilled and has to stay so.
 #[derive(Debug)]
@@ -82,6 +49,28 @@ pub(crate) fn keep(mut held: Vec<Held<'_>>, plan: &Plan, running: &[usize]) -> R
         held = on;
     }
     Ok(lost)
+}
+
+/// Looks whether the checks of what daemons show hold now, and for as long as it has to stay so. Returns the verdicts with the numbers of their
+/// checks.
+pub(crate) fn observe(
+    checks: &[NamedCheck],
+    plan: &Plan,
+    running: &[usize],
+) -> Result<Vec<(usize, Verdict)>> {
+    let (mut verdicts, mut held) = (Vec::new(), Vec::new());
+    for (number, named) in checks.iter().enumerate() {
+        let Some(expectation) = named.check.expectation() else { continue };
+        let verdict = expectation.becomes(plan, running)?;
+        if verdict.is_ok() && !expectation.holds().is_zero() {
+            held.push(Held { expectation, since: Instant::now(), place: verdicts.len() });
+        }
+        verdicts.push((number, verdict));
+    }
+    for (place, seen) in keep(held, plan, running)? {
+        verdicts[place].1 = Err(seen);
+    }
+    Ok(verdicts)
 }
 
 /// What looking again and again has found. Moments count from the first look.
@@ -130,85 +119,10 @@ fn no_longer(held: Duration, seen: &str) -> String {
 }
 
 impl Expectation {
-    pub(crate) const KEYS: &'static [Key] = &[
-        key("expect", "text", "what has to hold, for the report").optional(),
-        key("show", "words", "the words behind `signalbox show`, like \"gist sessions\" or \"reservations\"").optional(),
-        key("nodes", "list of nodes", "the daemons that are asked; \"all\": each that runs the protocol, or makes reservations").or("\"all\""),
-        key("of", "field", "count the elements of this list in the rows, and not the rows").optional(),
-        key("match", "fields", "only rows with these values").or("{}"),
-        key("have", "fields", "each row that matches has these values").or("{}"),
-        key("count", "number", "each of the nodes shows exactly so many rows").optional(),
-        key("min", "number", "the least number of rows, if there is no `count`; 0 if only `max` is given").or("1"),
-        key("max", "number", "the greatest number of rows").optional(),
-        key("others", "number", "each other node that has such a table shows exactly so many rows").optional(),
-        key("queues", "list of tables", "instead of `show`: the queues of links as `tc` shows them: `node` and `towards` (the neighbor), `own` (0; queues of single reservations), `code_points` (none; those with a share), `reserved` (nothing; the sum of the rates of all queues of reservations), `min_packets` (0; that passed these queues since the daemon began)").optional(),
-        key("packets", "list of tables", "instead of `show`: packets that are sent: `from` and `to` (nodes), `protocol` (\"udp\"; or \"tcp\"), `port`, `source_port` (any free one), `at` (the destination address, if it is not that of `to`), `arrives_at` (the port of `to`, if it is not `port`), `passes` (whether the packet arrives and its answer returns)").optional(),
-        key("within", "time", "how long it may take; \"0s\": it holds at once").or("\"0s\""),
-        key("holds", "time", "how long it has to stay so, from the moment it is so; what comes may go again while `within` lasts, what is gone may not come back. \"2s\" where something is gone: `count`, `max` or `others` is 0, no queue is used, no packet passes").or("\"0s\""),
-    ];
-
-    /// Returns what has to hold, in words.
-    pub(crate) fn name(&self) -> &str {
-        self.expect.as_deref().unwrap_or_default()
-    }
-
-    /// Checks names and numbers.
-    pub(crate) fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake> {
-        let kinds = [self.show.is_some(), self.queues.is_some(), self.packets.is_some()];
-        if kinds.into_iter().filter(|given| *given).count() > 1 {
-            let at = self.show.as_ref().map_or(0..0, Spanned::span);
-            let what = "`show`, `queues` and `packets` are several expectations; write a step for each";
-            return Err(Mistake::new(at, what));
-        }
-        if let Some(queues) = &self.queues {
-            return queues.iter().try_for_each(|queues| queues.validate(scope));
-        }
-        if let Some(packets) = &self.packets {
-            return packets.iter().try_for_each(|attempt| attempt.validate(scope));
-        }
-        let Some(show) = &self.show else {
-            let what = "it lacks `show`, `queues` or `packets`, which say what is looked at, like `show = \"gist sessions\"`";
-            return Err(Mistake::new(0..0, what));
-        };
-        if show.as_ref().split(' ').any(|word| word.is_empty() || word.starts_with('-')) {
-            let what = format!(
-                "`{}` are no words behind `signalbox show`; use some like \"gist sessions\"",
-                show.as_ref()
-            );
-            return Err(Mistake::new(show.span(), what));
-        }
-        let Some(nodes) = &self.nodes else { return Ok(()) };
-        match nodes.as_ref() {
-            toml::Value::String(word) if word == "all" => Ok(()),
-            toml::Value::Array(all) if all.iter().all(toml::Value::is_str) => {
-                let mut names = all.iter().filter_map(toml::Value::as_str);
-                names.try_for_each(|name| scope.daemon(&Spanned::new(nodes.span(), name.to_owned())))
-            }
-            _ => Err(Mistake::new(nodes.span(), "`nodes` is \"all\" or a list, like [\"h1\", \"r1\"]")),
-        }
-    }
-
     /// Returns the indexes of the nodes, if the file names them.
     fn named(&self, plan: &Plan) -> Option<Vec<usize>> {
         let all = self.nodes.as_ref()?.as_ref().as_array()?;
         Some(all.iter().filter_map(|name| plan.node(name.as_str()?)).collect())
-    }
-
-    fn is_absence(&self) -> bool {
-        let shown = self.show.is_some() && [self.count, self.max, self.others].contains(&Some(0));
-        let unused = |queues: &Vec<Queues>| queues.iter().all(Queues::is_absence);
-        let blocked = |packets: &Vec<Attempt>| packets.iter().all(Attempt::is_absence);
-        shown || self.queues.as_ref().is_some_and(unused) || self.packets.as_ref().is_some_and(blocked)
-    }
-
-    /// Returns how long it has to stay so once it is so. What is gone may not come back.
-    pub(crate) fn holds(&self) -> Duration {
-        if self.is_absence() { self.holds.unwrap_or(ABSENT).0 } else { Duration::ZERO }
-    }
-
-    /// Returns how long it has to be so before it counts. What comes may go once more, as long as there is time left.
-    fn settles(&self) -> Duration {
-        self.holds.filter(|_| !self.is_absence()).map_or(Duration::ZERO, |span| span.0)
     }
 
     /// Looks once.

@@ -9,7 +9,8 @@ use signalbox_linux::process::Identity;
 
 use crate::daemon::{self, Daemon};
 use crate::evidence::Stop;
-use crate::plan::{Plan, merge};
+use crate::language::merge;
+use crate::plan::Plan;
 use crate::routing::{self, Router};
 use crate::state::{self, State};
 use crate::{certificates, net, wait};

@@ -40,8 +40,8 @@ mod evidence;
 mod expectation;
 mod help;
 mod kernel;
-mod kinds;
 mod lab;
+mod language;
 mod net;
 mod observe;
 mod packets;
@@ -53,7 +53,6 @@ mod report;
 mod requires;
 mod routing;
 mod run;
-mod scenario;
 pub mod scratch;
 pub mod simulation;
 mod soak;
@@ -82,6 +81,6 @@ pub struct Summary {
 /// # Errors
 /// All mistakes in the text, each with file and line.
 pub fn read_scenario(file: &str, text: &str) -> anyhow::Result<Summary> {
-    let scenario::Scenario { name, description, workload, checks, .. } = scenario::read(file, text)?;
+    let language::Scenario { name, description, workload, checks, .. } = language::read(file, text)?;
     Ok(Summary { name, description, steps: workload.len(), checks: checks.len() })
 }

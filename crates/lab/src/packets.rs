@@ -5,61 +5,28 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use serde::Deserialize;
 use signalbox_linux::netns::Namespace;
 use socket2::{Domain, Socket, Type};
-use toml::Spanned;
 
-use crate::checks::Verdict;
+use crate::evidence::Verdict;
 use crate::kernel;
+use crate::language::expectation::{Attempt, Transport};
 use crate::plan::Plan;
-use crate::scenario::{Mistake, Scope};
 
 /// A packet that has not arrived by then, or whose answer has not, does not pass.
 const ARRIVAL: Duration = Duration::from_millis(400);
+
 /// The time that one that should pass may take. Lost ones are repeated.
 const PATIENCE: Duration = Duration::from_secs(3);
+
 /// The time that an address may still be in use.
 const IN_USE: Duration = Duration::from_secs(2);
+
 const QUESTION: &[u8] = b"signalbox-question";
+
 const ANSWER: &[u8] = b"signalbox-answer";
 
-/// One attempt to reach a node.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Attempt {
-    from: Spanned<String>,
-    to: Spanned<String>,
-    /// The destination address, if it is not that of `to`.
-    at: Option<IpAddr>,
-    #[serde(default)]
-    protocol: Transport,
-    port: u16,
-    source_port: Option<u16>,
-    /// The port at which `to` receives, if a NAT changes it.
-    arrives_at: Option<u16>,
-    passes: bool,
-}
-
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Transport {
-    #[default]
-    Udp,
-    Tcp,
-}
-
 impl Attempt {
-    /// Checks the names.
-    pub(crate) fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake> {
-        scope.nodes([&self.from, &self.to])
-    }
-
-    /// Whether the packet should not arrive.
-    pub(crate) const fn is_absence(&self) -> bool {
-        !self.passes
-    }
-
     /// Tries it, and returns whether the packet arrives and its answer returns.
     fn try_it(&self, plan: &Plan) -> Result<bool> {
         let node = |name: &str| {

@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::language::{Certificate, Family, Link, Prefix, Routing, Scenario, merge};
 use crate::protocols::{self, Protocol};
-use crate::scenario::{Certificate, Family, Link, Prefix, Routing, Scenario};
 
 /// The names of all namespaces of the lab begin with it.
 pub(crate) const NAMESPACE_PREFIX: &str = "sbx-";
@@ -330,22 +330,10 @@ fn automatic(family: Family, n: u16) -> [Prefix; 2] {
     }
 }
 
-/// Merges one table over another, table by table.
-pub(crate) fn merge(under: &mut toml::Table, over: &toml::Table) {
-    for (key, value) in over {
-        match (under.get_mut(key), value) {
-            (Some(toml::Value::Table(under)), toml::Value::Table(over)) => merge(under, over),
-            _ => {
-                under.insert(key.clone(), value.clone());
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::read;
+    use crate::language::read;
 
     const LINE: &str = r#"version = 2
 name = "line"
@@ -409,15 +397,5 @@ topology.chain = ["h1", "r1", "r2", "h2"]
     fn ipv6_networks() {
         let plan = plan(&LINE.replace("description", "family = \"ipv6\"\ndescription"));
         assert_eq!(plan.address(3).expect("has one").to_string(), "fd00:0:0:3::2");
-    }
-
-    #[test]
-    fn tables_are_merged_key_by_key() {
-        let mut under: toml::Table = toml::from_str("[gist]\na = 1\nb = 2").expect("sound");
-        merge(&mut under, &toml::from_str("[gist]\nb = 3\n[log]\nlevel = 'debug'").expect("sound"));
-        assert_eq!(
-            under,
-            toml::from_str("gist = { a = 1, b = 3 }\nlog = { level = 'debug' }").expect("sound")
-        );
     }
 }

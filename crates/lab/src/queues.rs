@@ -5,57 +5,25 @@
 use std::fmt;
 
 use anyhow::{Context, Result, anyhow};
-use serde::Deserialize;
-use signalbox_units::BitRate;
-use toml::Spanned;
 
-use crate::checks::Verdict;
+use crate::evidence::Verdict;
 use crate::kernel;
+use crate::language::expectation::Queues;
 use crate::plan::Plan;
-use crate::scenario::{Mistake, Scope};
 
 /// The number of the daemon's queueing discipline.
 const MAJOR: &str = "5342:";
+
 /// Classes that several reservations share.
 const SHARED: [u16; 2] = [0x10, 0x11];
+
 /// Classes of code points begin here, and own queues behind them.
 const DSCP: u16 = 0x40;
+
 const OWN: u16 = 0x100;
+
 /// A class that is not in use has 1 kbit/s.
 const IDLE: u64 = 1000;
-
-/// What the queues at one end of a link should hold.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Queues {
-    node: Spanned<String>,
-    /// The neighbour to which the packets leave.
-    towards: Spanned<String>,
-    /// Queues of single reservations.
-    #[serde(default)]
-    own: usize,
-    /// Code points with a queue that is used.
-    #[serde(default)]
-    code_points: Vec<u8>,
-    /// Sum of the rates of all queues of reservations; nothing if not given.
-    reserved: Option<BitRate>,
-    /// At least this number of packets has gone through them.
-    #[serde(default)]
-    min_packets: u64,
-}
-
-impl Queues {
-    /// Checks the names.
-    pub(crate) fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake> {
-        scope.reserves(&self.node)?;
-        scope.neighbours(&self.node, &self.towards)
-    }
-
-    /// Whether nothing should be reserved.
-    pub(crate) const fn is_absence(&self) -> bool {
-        self.own == 0 && self.code_points.is_empty() && self.reserved.is_none()
-    }
-}
 
 /// What the queues at one end of a link hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

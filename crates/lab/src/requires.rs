@@ -5,8 +5,8 @@ use signalbox_linux::netns::{self, Namespace};
 use signalbox_linux::traffic;
 
 use crate::kernel;
+use crate::language::{Requirement, Scenario};
 use crate::plan::NAMESPACE_PREFIX;
-use crate::scenario::{Requirement, Scenario};
 
 /// Returns what the machine lacks; nothing if it has all.
 pub(crate) fn lacking(scenario: &Scenario) -> Result<Option<String>> {

@@ -12,8 +12,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, User, chown};
 use signalbox_linux::netns::Namespace;
 
+use crate::language::Routing;
 use crate::plan::{Plan, PlannedNode};
-use crate::scenario::Routing;
 use crate::{kernel, state, wait};
 
 /// The time until all programs together have found all routes.
@@ -278,7 +278,7 @@ mod tests {
     fn each_interface_of_a_node_is_in_the_configuration_with_its_cost() {
         let text = "version = 2\nname = \"x\"\ndescription = \"\"\ntopology.chain = [\"h1\", \"r1\", \"h2\"]\n\
                     nodes.r1.routing = \"frr\"\n";
-        let scenario = crate::scenario::read("x.toml", text).unwrap_or_else(|error| panic!("{error}"));
+        let scenario = crate::language::read("x.toml", text).unwrap_or_else(|error| panic!("{error}"));
         let plan = Plan::new(&scenario);
         let costs = BTreeMap::from([("to-h2".to_owned(), 77)]);
         let node = &plan.nodes[1];

@@ -9,14 +9,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, anyhow};
 use signalbox_linux::multicast::MulticastRouter;
 
-use crate::checks::{self, Outcome, Wanted, output};
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, Outcome};
 use crate::expectation::{self, Held};
 use crate::lab::Lab;
+use crate::language::checks::{Check, Wanted};
+use crate::language::{START, Scenario};
 use crate::observe::capture::Captures;
+use crate::observe::dissect;
 use crate::plan::Plan;
-use crate::scenario::{START, Scenario};
+use crate::steps::act_of;
 use crate::steps::program::Process;
+use crate::subset::is_line;
 use crate::{command, kernel, net, wait};
 
 /// Shows a person how far the run is.
@@ -85,7 +88,7 @@ impl<'a> Run<'a> {
             let begin = now()?;
             // A flow may ask for its own begin while it goes on.
             self.evidence.spans.insert(id.clone(), (begin, Duration::MAX));
-            named.step.run(self, &id)?;
+            act_of(&named.step).run(self, &id)?;
             let end = now()?;
             match expectation {
                 Some(expectation) if !expectation.holds().is_zero() => {
@@ -112,7 +115,7 @@ impl<'a> Run<'a> {
         }
         self.keep()?;
         let running: Vec<usize> = self.lab.running().collect();
-        self.evidence.verdicts.extend(checks::observe(&scenario.checks, &self.lab.plan, &running)?);
+        self.evidence.verdicts.extend(expectation::observe(&scenario.checks, &self.lab.plan, &running)?);
         let listens = scenario.checks.iter().map(|check| check.check.listens()).max().unwrap_or_default();
         wait::pass(listens.saturating_sub(over.elapsed()))?;
         let left: Vec<String> = self.background.keys().cloned().collect();
@@ -202,8 +205,10 @@ impl<'a> Run<'a> {
         }
         self.captures.stop()?;
         self.evidence.trace = self.captures.trace();
-        for check in &self.scenario.checks {
-            check.check.collect(&self.captures, &mut self.evidence, self.progress);
+        if self.scenario.checks.iter().any(|check| matches!(check.check, Check::Dissected(_))) {
+            self.progress("reading the captures with tshark");
+            let report = dissect::read_all(&self.captures, &self.lab.plan);
+            self.evidence.record(report);
         }
         self.routers.clear();
         if let Some(directory) = pcap {
@@ -276,7 +281,7 @@ impl<'a> Run<'a> {
             return Ok(());
         };
         program.limit(within);
-        program.wait(&self.evidence, |evidence, line| output::is(evidence, wanted, line))
+        program.wait(&self.evidence, |evidence, line| is_line(&evidence.plan, wanted, line))
     }
 }
 

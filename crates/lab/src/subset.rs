@@ -121,6 +121,15 @@ impl Names<'_> {
     }
 }
 
+/// Whether a line of a program is like the wanted one: a text is a part of the line, a table a part of the JSON object in it.
+pub(crate) fn is_line(plan: &Plan, wanted: &Wanted, line: &str) -> bool {
+    match wanted {
+        Wanted::String(text) => line.contains(&plan.with_addresses(text)),
+        wanted => serde_json::from_str::<Value>(line)
+            .is_ok_and(|found| Names { plan, ends: None }.fits("", wanted, Some(&found))),
+    }
+}
+
 /// Whether a table holds conditions on a value, and not the fields of an object.
 fn is_condition(table: &toml::Table) -> bool {
     !table.is_empty() && table.keys().all(|key| CONDITIONS.contains(&key.as_str()))

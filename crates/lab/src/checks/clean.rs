@@ -1,47 +1,12 @@
 //! The check `clean`.
 
-use std::time::Duration;
+use super::Judge;
+use crate::evidence::{Evidence, Verdict};
+use crate::language::checks::clean::Clean;
 
-use serde::Deserialize;
-use signalbox_units::Span;
-use toml::Spanned;
-
-use super::{Check, Verdict};
-use crate::evidence::Evidence;
-use crate::expectation::ABSENT;
-use crate::kinds::{Key, key};
-use crate::scenario::{Mistake, Scope};
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Clean {
-    clean: Spanned<bool>,
-    #[serde(default = "absent")]
-    holds: Span,
-}
-
-const fn absent() -> Span {
-    ABSENT
-}
-
-impl Check for Clean {
-    const NAME: &'static str = "clean";
-    const MEANING: &'static str = "Every daemon that was asked to end did so with status 0 and left queues, nftables rules, IP rules and routes as it found them. After the last daemon they stay so.";
-    const KEYS: &'static [Key] = &[
-        key("clean", "boolean", "`true`"),
-        key("holds", "time", "how long they have to stay so after the last daemon has ended").or("\"2s\""),
-    ];
-    const READS_CAPTURES: bool = false;
-
-    fn validate(&self, _scope: &Scope<'_>) -> Result<(), Mistake> {
-        if *self.clean.as_ref() {
-            return Ok(());
-        }
-        Err(Mistake::new(self.clean.span(), "`clean` is `true`; without the check nothing is compared"))
-    }
-
-    fn rests(&self) -> Duration {
-        self.holds.0
+impl Judge for Clean {
+    fn reads_captures(&self) -> bool {
+        false
     }
 
     fn judge(&self, evidence: &Evidence) -> Verdict {

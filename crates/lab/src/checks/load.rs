@@ -1,89 +1,20 @@
 //! The check `load`: what messages or packets cost, on a link or at a node.
 
-use serde::Deserialize;
 use serde_json::{Value, json};
-use signalbox_units::Span;
 use toml::Spanned;
 
-use super::{Check, Verdict};
-use crate::evidence::Evidence;
-use crate::kinds::{Key, key};
-use crate::report::Section;
-use crate::scenario::{Mistake, Scope};
+use super::Judge;
+use crate::evidence::{Evidence, Verdict};
+use crate::language::checks::load::Load;
+use crate::protocols::gist::message::Kind;
+use crate::protocols::gist::seen::Seen;
 use crate::steps::cost::CostRun;
 use crate::steps::queries::FloodRun;
 
 /// The best of fewer undisturbed runs means little.
 const RUNS_MIN: usize = 50;
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Load {
-    of: Option<Spanned<String>>,
-    min_messages: Option<u64>,
-    max_cpu_per_message: Option<Span>,
-    max_memory_kib: Option<u64>,
-    base: Option<Spanned<String>>,
-    max_times: Option<f64>,
-    protocol: Option<Spanned<String>>,
-    link: Option<Spanned<String>>,
-    during: Option<Spanned<String>>,
-    base_link: Option<Spanned<String>>,
-    fewer_packets: Option<f64>,
-    fewer_octets: Option<f64>,
-}
-
-impl Check for Load {
-    const NAME: &'static str = "load";
-    const MEANING: &'static str = "What a flood cost the node that received it; or how much longer a packet took than in another flood; or how many packets and octets a second a protocol sent on a link, compared with another link or time.";
-    const KEYS: &'static [Key] = &[
-        key("of", "id", "a `flood` step").optional(),
-        key("min_messages", "number", "the least number of messages that the flood sent").optional(),
-        key("max_cpu_per_message", "time", "the most processor time of the daemon for each message")
-            .optional(),
-        key("max_memory_kib", "KiB", "the most that the memory of the daemon grew").optional(),
-        key(
-            "base",
-            "id",
-            "what is compared with: another `flood` step, or the step that lasts while `base_link` is judged",
-        )
-        .optional(),
-        key(
-            "max_times",
-            "number",
-            "the best run of the flood took at most so many times as long as that of `base`",
-        )
-        .optional(),
-        key("protocol", "protocol", "the protocol whose messages are judged").optional(),
-        key("link", "link", "the link").optional(),
-        key("during", "id", "while this step lasts").optional(),
-        key("base_link", "link", "the link that it is compared with").optional(),
-        key(
-            "fewer_packets",
-            "number",
-            "the least quotient of the packets a second on `base_link` and on `link`",
-        )
-        .optional(),
-        key("fewer_octets", "number", "the same of octets of IP packets").optional(),
-    ];
-
-    fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake> {
-        let wrong = "`load` needs `of`; or `of`, `base` and `max_times`; or `protocol`, `link`, `during`, `base_link` and `base`";
-        match (&self.of, &self.base, self.parts()) {
-            (Some(of), None, None) => scope.id_of(&["flood"], of),
-            (Some(of), Some(base), None) if self.max_times.is_some() => {
-                scope.id_of(&["flood"], of)?;
-                scope.id_of(&["flood"], base)
-            }
-            (None, Some(base), Some([_, link, during, base_link])) => {
-                scope.link(link)?;
-                scope.link(base_link)?;
-                scope.ids([during, base])
-            }
-            _ => Err(Mistake::new(0..0, wrong)),
-        }
-    }
-
+impl Judge for Load {
     fn judge(&self, evidence: &Evidence) -> Verdict {
         match (&self.of, &self.base) {
             (Some(of), Some(base)) => self.times(evidence, of.as_ref(), base.as_ref()),
@@ -113,37 +44,14 @@ impl Check for Load {
         });
         Some(("load", value))
     }
-
-    fn report(&self, evidence: &Evidence) -> Option<Section> {
-        let [protocol, link, during, base_link] = self.parts()?;
-        let base = self.base.as_ref()?;
-        let [now, before] = self.rates(evidence).ok()?;
-        let row = |link: &Spanned<String>, during: &Spanned<String>, rates: Rates| {
-            vec![
-                link.as_ref().clone(),
-                during.as_ref().clone(),
-                format!("{:.1}", rates.packets),
-                format!("{:.1}", rates.messages),
-                format!("{:.0}", rates.octets),
-            ]
-        };
-        let rows = vec![row(base_link, base, before), row(link, during, now)];
-        let header = ["link", "while", "packets", "messages", "octets"];
-        Some(Section::table(format!("{} on the links, a second", protocol.as_ref()), &header, rows))
-    }
 }
 
 impl Load {
-    /// Returns protocol, link, step and the other link, if a protocol's messages are judged.
-    fn parts(&self) -> Option<[&Spanned<String>; 4]> {
-        Some([self.protocol.as_ref()?, self.link.as_ref()?, self.during.as_ref()?, self.base_link.as_ref()?])
-    }
-
     fn flood(&self, evidence: &Evidence, of: &str) -> Verdict {
         let Some(run) = evidence.all::<FloodRun>().find(|run| run.id.as_deref() == Some(of)) else {
             return Err(format!("{of:?} flooded nothing"));
         };
-        let cost = run.cost(evidence);
+        let cost = Cost::of(run, evidence);
         let seen = format!(
             "{} messages in {:.1} s, {} of them captured; the daemon used {:.1} µs of a processor for each ({:.0} % of one), \
              grew by {} KiB and sent {:.2} octets for each that came",
@@ -199,7 +107,7 @@ impl Load {
     }
 
     /// Returns the load that is checked, and the one that it is compared with.
-    fn rates(&self, evidence: &Evidence) -> Result<[Rates; 2], String> {
+    pub(crate) fn rates(&self, evidence: &Evidence) -> Result<[Rates; 2], String> {
         let [protocol, link, during, base_link] = self.parts().ok_or("the check names no link")?;
         let base = self.base.as_ref().ok_or("the check names nothing to compare with")?;
         Ok([
@@ -209,15 +117,54 @@ impl Load {
     }
 }
 
+/// The cost of a flood.
+#[derive(Debug)]
+pub(crate) struct Cost {
+    /// Queries in the capture.
+    pub(crate) captured: usize,
+    /// Microseconds of a processor for each message.
+    pub(crate) cpu_us: f64,
+    /// The share of one processor.
+    pub(crate) cpu_share: f64,
+    pub(crate) memory_kib: u64,
+    /// Octets that left for the invented sources, for each octet that came.
+    pub(crate) amplification: f64,
+}
+
+impl Cost {
+    /// Returns the cost for the node that received the flood.
+    #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52 of anything")]
+    pub(crate) fn of(run: &FloodRun, evidence: &Evidence) -> Self {
+        let [before, after] = run.memory;
+        let mut octets = [0_u64; 2];
+        let mut captured = 0;
+        if let Some(leg) = evidence.plan.leg(run.from, run.node) {
+            let link = &evidence.trace.links[leg.link];
+            for message in &link.seen::<Seen>().messages {
+                let along = link.along(message.outgoing, leg);
+                captured += usize::from(along && message.kind == Kind::Query);
+                octets[usize::from(!along)] += message.packet.len() as u64;
+            }
+        }
+        Self {
+            captured,
+            cpu_us: run.cpu.as_secs_f64() * 1e6 / run.sent.max(1) as f64,
+            cpu_share: run.cpu.as_secs_f64() / run.span.as_secs_f64().max(1e-3),
+            memory_kib: after.saturating_sub(before) / 1024,
+            amplification: octets[1] as f64 / octets[0].max(1) as f64,
+        }
+    }
+}
+
 /// The rates of a protocol on a link while a step lasted, per second.
 #[derive(Debug, Clone, Copy)]
-struct Rates {
+pub(crate) struct Rates {
     /// IP packets.
-    packets: f64,
+    pub(crate) packets: f64,
     /// Messages; those in one packet count one by one.
-    messages: f64,
+    pub(crate) messages: f64,
     /// Octets of the IP packets.
-    octets: f64,
+    pub(crate) octets: f64,
 }
 
 fn rates(evidence: &Evidence, protocol: &str, link: &str, id: &str) -> Result<Rates, String> {

@@ -1,56 +1,18 @@
 //! The check `path`: the replies to Ping signals, and the nodes that they visited.
 
-use serde::Deserialize;
-use toml::Spanned;
-
+use super::Judge;
 use super::select::Span;
-use super::{Check, Verdict};
-use crate::evidence::Evidence;
-use crate::kinds::{Key, key};
-use crate::scenario::{Mistake, Scope};
+use crate::evidence::{Evidence, Verdict};
+use crate::language::checks::path::Path;
 use crate::steps::ping::{PingRun, Reply};
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Path {
-    path: Option<Vec<Spanned<String>>>,
-    ping: Option<Spanned<String>>,
-    after: Option<Spanned<String>>,
-    before: Option<Spanned<String>>,
-    during: Option<Spanned<String>>,
-    sessions: Option<usize>,
-    replies: Option<usize>,
-    min_replies: Option<usize>,
-    padding: Option<usize>,
-}
+impl Judge for Path {
+    fn reads_captures(&self) -> bool {
+        false
+    }
 
-impl Check for Path {
-    const NAME: &'static str = "path";
-    const MEANING: &'static str = "Every reply of the Ping signals visited exactly these nodes in this order, the sender first; so many sessions had a reply.";
-    const KEYS: &'static [Key] = &[
-        key("path", "list of nodes", "the nodes in their order; any path if it is not given").optional(),
-        key("ping", "id", "only replies of this `ping` step").optional(),
-        key("after", "id", "only probes sent after the moment of this step").optional(),
-        key("before", "id", "only probes sent before this step began").optional(),
-        key("during", "id", "only probes sent while this step lasted").optional(),
-        key("sessions", "number", "exactly so many sessions had a reply; at least one if it is not given")
-            .optional(),
-        key("replies", "number", "exactly so many replies came").optional(),
-        key(
-            "min_replies",
-            "number",
-            "at least so many replies came: a busy machine loses datagrams of a flood, and others with them",
-        )
-        .optional(),
-        key("padding", "octets", "each reply brought so many octets of padding back unchanged").optional(),
-    ];
-    const READS_CAPTURES: bool = false;
-    const SIMULATED: bool = true;
-
-    fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake> {
-        self.ping.iter().try_for_each(|ping| scope.id_of(&["ping"], ping))?;
-        scope.ids(self.after.iter().chain(&self.before).chain(&self.during))?;
-        scope.nodes(self.path.iter().flatten())
+    fn simulated(&self) -> bool {
+        true
     }
 
     fn judge(&self, evidence: &Evidence) -> Verdict {

@@ -2,18 +2,12 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
 use toml::Spanned;
 
 use crate::evidence::Evidence;
-use crate::plan::{Leg, Plan};
-use crate::protocols;
+use crate::observe::passed::Passed;
+use crate::plan::Leg;
 use crate::protocols::fields::Message;
-use crate::scenario::{Mistake, Scope};
-use crate::subset::Names;
-
-/// Fields of messages with the values that they have to have.
-pub(crate) type Fields = Vec<(Spanned<String>, toml::Value)>;
 
 /// The time that a check judges.
 #[derive(Debug, Clone, Copy)]
@@ -43,42 +37,6 @@ impl Span {
 
     pub(crate) fn holds(self, at: Duration) -> bool {
         (self.from..=self.to).contains(&at)
-    }
-}
-
-/// A message with the leg along which it went.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Passed<'e> {
-    pub(crate) message: &'e dyn Message,
-    pub(crate) leg: Leg,
-}
-
-impl Passed<'_> {
-    /// Whether the message has these values.
-    pub(crate) fn has(&self, plan: &Plan, fields: &Fields) -> bool {
-        self.misfit(plan, fields).is_none()
-    }
-
-    /// Returns the first field with another value.
-    pub(crate) fn misfit(&self, plan: &Plan, fields: &Fields) -> Option<String> {
-        let names = Names { plan, ends: Some((self.leg.from, self.leg.to)) };
-        fields.iter().find_map(|(name, wanted)| {
-            let found = self.message.field(name.as_ref());
-            names.misfit(name.as_ref(), wanted, found.as_ref())
-        })
-    }
-
-    /// Says where the message is, for people.
-    pub(crate) fn place(&self, plan: &Plan) -> String {
-        format!("frame {} on {}", self.message.frame(), plan.links[self.leg.link].name)
-    }
-
-    /// Returns a field as text, to compare it with that of other messages.
-    pub(crate) fn text(&self, field: &str) -> Option<String> {
-        match self.message.field(field)? {
-            Value::String(text) => Some(text),
-            other => Some(other.to_string()),
-        }
     }
 }
 
@@ -125,61 +83,4 @@ pub(crate) fn legs(evidence: &Evidence, links: &toml::Value) -> Result<Vec<Leg>,
         }
         other => Err(format!("{other} names no links")),
     }
-}
-
-/// Fails unless `links` names links of the scenario.
-pub(crate) fn validate_links(scope: &Scope<'_>, links: &Spanned<toml::Value>) -> Result<(), Mistake> {
-    let name = |text: &str| Spanned::new(links.span(), text.to_owned());
-    match links.as_ref() {
-        toml::Value::String(text) if text == "all" => Ok(()),
-        toml::Value::String(text) => match text.split(' ').collect::<Vec<_>>()[..] {
-            ["path", from, to] => scope.nodes([&name(from), &name(to)]),
-            _ => scope.link(&name(text)),
-        },
-        toml::Value::Array(all) if all.iter().all(toml::Value::is_str) => {
-            let all: Vec<_> = all.iter().filter_map(toml::Value::as_str).map(name).collect();
-            if all.iter().any(|name| name.as_ref().contains('-')) {
-                return all.iter().try_for_each(|name| scope.link(name));
-            }
-            scope.chain(&all)
-        }
-        _ => Err(Mistake::new(
-            links.span(),
-            "`links` is \"all\", \"path h1 h2\", a link like \"h1-r1\", a list of links, or a list of nodes",
-        )),
-    }
-}
-
-/// Fails unless the lab reads messages of the protocol, and these have the fields.
-pub(crate) fn validate_fields(protocol: &Spanned<String>, fields: &Fields) -> Result<(), Mistake> {
-    let readers = || protocols::all().filter(|protocol| !protocol.fields().is_empty());
-    let Some(reader) = readers().find(|known| known.name() == protocol.as_ref()) else {
-        let known: Vec<_> = readers().map(|protocol| protocol.name()).collect();
-        let what = format!(
-            "the lab reads no messages of `{}`, expected one of {}",
-            protocol.as_ref(),
-            known.join(", ")
-        );
-        return Err(Mistake::new(protocol.span(), what));
-    };
-    let known: Vec<_> = reader.fields().into_iter().map(|(name, _)| name).collect();
-    match fields.iter().find(|(name, _)| !known.contains(&name.as_ref().as_str())) {
-        None => Ok(()),
-        Some((name, _)) => {
-            let what = format!(
-                "messages of {} have no field `{}`, expected one of {}",
-                protocol.as_ref(),
-                name.as_ref(),
-                known.join(", ")
-            );
-            Err(Mistake::new(name.span(), what))
-        }
-    }
-}
-
-/// Turns a table into fields; it has one place for all of them.
-pub(crate) fn fields(table: &Spanned<toml::Table>) -> Fields {
-    let field =
-        |(name, value): (&String, &toml::Value)| (Spanned::new(table.span(), name.clone()), value.clone());
-    table.as_ref().iter().map(field).collect()
 }

@@ -3,73 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Deserialize;
 use serde_json::{Value, json};
-use toml::Spanned;
 
-use super::select::{self, Fields, Passed, Span};
-use super::{Check, Verdict};
-use crate::evidence::Evidence;
-use crate::kinds::{Key, key};
+use super::Judge;
+use super::select::{self, Span};
+use crate::evidence::{Evidence, Verdict};
+use crate::language::checks::sequence::{Item, Sequence};
+use crate::observe::passed::Passed;
 use crate::plan::Leg;
-use crate::scenario::{Mistake, Scope};
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Sequence {
-    sequence: Vec<Item>,
-    #[serde(default = "gist")]
-    protocol: Spanned<String>,
-    links: Spanned<toml::Value>,
-    per: Spanned<String>,
-    after: Option<Spanned<String>>,
-    during: Option<Spanned<String>>,
-    min: Option<usize>,
-    max: Option<usize>,
-    within: Option<signalbox_units::Span>,
-    goal: Option<signalbox_units::Span>,
-    published: Option<signalbox_units::Span>,
-}
-
-fn gist() -> Spanned<String> {
-    Spanned::new(0..0, "gist".to_owned())
-}
-
-/// A message of the sequence.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(try_from = "toml::Value")]
-struct Item {
-    /// Along the path, or against it; either where it is not said.
-    along: Option<bool>,
-    fields: Fields,
-}
-
-impl TryFrom<toml::Value> for Item {
-    type Error = String;
-
-    fn try_from(value: toml::Value) -> Result<Self, String> {
-        let mut table = match value {
-            toml::Value::String(text) => {
-                [("type".to_owned(), toml::Value::String(text))].into_iter().collect()
-            }
-            toml::Value::Table(table) => table,
-            _ => toml::Table::new(),
-        };
-        let wrong = "a message of a sequence is a text like \"> query\" or \"< data|confirm\" (`>` along the path, `<` against it), \
-                     or a table of fields with such a `type`";
-        let Some(toml::Value::String(kind)) = table.remove("type") else { return Err(wrong.to_owned()) };
-        let (along, kind) = match (kind.strip_prefix('>'), kind.strip_prefix('<')) {
-            (Some(kind), _) => (Some(true), kind.trim()),
-            (_, Some(kind)) => (Some(false), kind.trim()),
-            _ => (None, kind.trim()),
-        };
-        let kinds: Vec<toml::Value> = kind.split('|').map(toml::Value::from).collect();
-        let kinds = toml::Table::from_iter([("one_of".to_owned(), toml::Value::Array(kinds))]);
-        table.insert("type".to_owned(), kinds.into());
-        let place = |name: String| Spanned::new(0..0, name);
-        Ok(Self { along, fields: table.into_iter().map(|(name, value)| (place(name), value)).collect() })
-    }
-}
 
 impl Item {
     fn is(&self, evidence: &Evidence, passed: &Passed<'_>, leg: Leg) -> bool {
@@ -78,38 +19,9 @@ impl Item {
     }
 }
 
-impl Check for Sequence {
-    const NAME: &'static str = "sequence";
-    const MEANING: &'static str = "On each of the links the messages of each session pass in this order. Without `after`, the first message of each kind counts, so that none comes too early.";
-    const KEYS: &'static [Key] = &[
-        key("sequence", "list of messages", "texts like \"> query\" (`>` along the path, `<` against it, `|` between types that will do), or tables of fields with such a `type`"),
-        key("protocol", "protocol", "the protocol of the messages").or("\"gist\""),
-        key("links", "links", "as in `messages`, with the direction of `>`"),
-        key("per", "field", "what the messages of a session have in common, like \"session_id\""),
-        key("after", "id", "only messages after the moment of this step").optional(),
-        key("during", "id", "only messages while this step lasts").optional(),
-        key("min", "number", "the least number of sessions whose sequence is complete on all links; without `min` and `max` all sessions have to be complete").optional(),
-        key("max", "number", "the greatest number of such sessions").optional(),
-        key("within", "time", "the last sequence is complete so long after the moment of `after`").optional(),
-        key("goal", "time", "only reported: the time that was wished for").optional(),
-        key("published", "time", "only reported: a published time for such a case").optional(),
-    ];
-    const SIMULATED: bool = true;
-
-    fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake> {
-        let per = vec![(self.per.clone(), toml::Value::Boolean(true))];
-        let at = |mistake: Mistake| Mistake { at: self.per.span(), ..mistake };
-        for fields in self.sequence.iter().map(|item| &item.fields).chain([&per]) {
-            select::validate_fields(&self.protocol, fields).map_err(at)?;
-        }
-        scope.ids(self.after.iter().chain(&self.during))?;
-        if self.within.is_some() && self.after.is_none() {
-            return Err(Mistake::new(
-                self.per.span(),
-                "`within` needs `after`, the step from which the time counts",
-            ));
-        }
-        select::validate_links(scope, &self.links)
+impl Judge for Sequence {
+    fn simulated(&self) -> bool {
+        true
     }
 
     fn judge(&self, evidence: &Evidence) -> Verdict {

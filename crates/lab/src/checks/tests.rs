@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::judge;
+use super::{judge, judge_of};
 use crate::evidence::{Evidence, LossCount, Stop};
-use crate::expectation::Expectation;
+use crate::language::expectation::Expectation;
+use crate::language::{NamedCheck, read};
 use crate::observe::trace::{LinkTrace, Trace};
 use crate::plan::Plan;
 use crate::protocols::gist::message::Kind;
 use crate::protocols::gist::seen::{Carrier, Message, Seen, Session};
-use crate::scenario::{NamedCheck, read};
 use crate::steps::cost::CostRun;
 use crate::steps::ping::{PingRun, Reply};
 use crate::steps::program::ProgramRun;
@@ -18,7 +18,7 @@ use crate::steps::queries::FloodRun;
 const SESSION: Session = [7; 16];
 
 /// h1 - r1 - h2 with some steps, and the check of `text`.
-fn scenario(check: &str) -> crate::scenario::Scenario {
+fn scenario(check: &str) -> crate::language::Scenario {
     let text = format!(
         r#"version = 2
 name = "x"
@@ -183,7 +183,7 @@ fn a_repair_is_a_sequence_with_the_neighbor_itself_after_the_moment_and_in_time(
     fails(&check, &evidence, "was not taken");
     between(&mut evidence, "now", 0, 1);
     holds(&check, &evidence);
-    let measured = check.check.measure(&evidence).expect("it has a moment").1;
+    let measured = judge_of(&check.check).measure(&evidence).expect("it has a moment").1;
     assert_eq!((&measured["sessions"], &measured["last_ms"]), (&1.into(), &2.0.into()));
     seen(&mut evidence, 0).messages[1].src = "10.0.2.2".parse().unwrap();
     fails(&check, &evidence, "0 of 1 sessions");

@@ -2,70 +2,19 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 use signalbox_units::{BitRate, Percent};
-use toml::Spanned;
 
+use super::Judge;
 use super::select::{self, Span};
-use super::{Check, Verdict};
-use crate::evidence::Evidence;
-use crate::kinds::{Key, key};
-use crate::scenario::{Mistake, Scope};
+use crate::evidence::{Evidence, Verdict};
+use crate::language::checks::traffic::Traffic;
 use crate::steps::traffic::{Packet, TrafficRun};
 
 /// A share of fewer packets means little, and with fewer packets behind a gap it may not be over.
 const PACKETS_MIN: usize = 100;
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Traffic {
-    flow: Option<Spanned<String>>,
-    links: Option<Spanned<toml::Value>>,
-    during: Option<Spanned<String>>,
-    after: Option<Spanned<String>>,
-    min_loss: Option<Percent>,
-    max_loss: Option<Percent>,
-    min_goodput: Option<BitRate>,
-    max_goodput: Option<BitRate>,
-    max_delay: Option<signalbox_units::Span>,
-    max_gap: Option<signalbox_units::Span>,
-}
-
-impl Check for Traffic {
-    const NAME: &'static str = "traffic";
-    const MEANING: &'static str = "Of the packets of a flow that were sent in this time, at least 100, such a share was lost, such a rate arrived, with such a delay; or the flow was interrupted no longer than this, and at least 100 packets followed without loss; or each end of each of the lossy links discarded such a share of at least 100 packets.";
-    const KEYS: &'static [Key] = &[
-        key("flow", "id", "a `traffic` step").optional(),
-        key("links", "links", "instead of `flow`: links with a `loss`, or \"all\" of them").optional(),
-        key("during", "id", "packets sent while this step lasted").optional(),
-        key("after", "id", "packets sent after the moment of this step, to the end of `during`").optional(),
-        key("min_loss", "share", "the least loss").optional(),
-        key("max_loss", "share", "the greatest loss").optional(),
-        key("min_goodput", "rate", "the least rate that arrives, IP headers included").optional(),
-        key("max_goodput", "rate", "the greatest rate that arrives").optional(),
-        key("max_delay", "time", "the greatest one-way delay of 99 % of the packets that arrive").optional(),
-        key("max_gap", "time", "from the moment `after` to the first packet behind which no packet is lost")
-            .optional(),
-    ];
-
-    fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake> {
-        match (&self.flow, &self.links, &self.during) {
-            (Some(flow), None, Some(during)) => {
-                scope.id_of(&["traffic"], flow)?;
-                scope.ids([during].into_iter().chain(&self.after))
-            }
-            (None, Some(links), None) => select::validate_links(scope, links),
-            _ => Err(Mistake::new(0..0, "`traffic` needs `flow` and `during`, or `links`")),
-        }?;
-        match (&self.max_gap, &self.after) {
-            (Some(_), None) => {
-                Err(Mistake::new(0..0, "`max_gap` needs `after`, the step that interrupts the flow"))
-            }
-            _ => Ok(()),
-        }
-    }
-
+impl Judge for Traffic {
     fn judge(&self, evidence: &Evidence) -> Verdict {
         if let Some(links) = &self.links {
             return self.links(evidence, links.as_ref());

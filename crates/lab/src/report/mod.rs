@@ -1,5 +1,6 @@
 //! The result of a run: tables for people, one JSON object for programs.
 
+mod checks;
 pub mod drawing;
 pub(crate) mod junit;
 pub(crate) mod plot;
@@ -12,9 +13,9 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::checks::Outcome;
-use crate::evidence::Evidence;
-use crate::scenario::Scenario;
+use crate::checks::judge_of;
+use crate::evidence::{Evidence, Outcome};
+use crate::language::Scenario;
 
 /// The result of a scenario.
 #[derive(Debug, Clone, Serialize)]
@@ -80,7 +81,7 @@ impl Report {
         let mut sections: Vec<Section> =
             protocols::SHOWN.iter().flat_map(|shown| (shown.sections)(evidence)).collect();
         sections.extend(steps::sections(evidence));
-        for section in scenario.checks.iter().filter_map(|check| check.check.report(evidence)) {
+        for section in scenario.checks.iter().filter_map(|check| checks::section(&check.check, evidence)) {
             match sections.iter_mut().find(|known| known.title == section.title) {
                 Some(known) => {
                     known.rows.extend(section.rows);
@@ -128,7 +129,7 @@ fn measurements(scenario: &Scenario, evidence: &Evidence) -> Value {
         all.insert(name.to_owned(), value);
     }
     for check in &scenario.checks {
-        if let Some((name, value)) = check.check.measure(evidence) {
+        if let Some((name, value)) = judge_of(&check.check).measure(evidence) {
             let group = all.entry(name).or_insert_with(|| Map::new().into());
             group[check.name.as_str()] = value;
         }

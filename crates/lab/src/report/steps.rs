@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::Section;
+use crate::checks::load::Cost;
 use crate::checks::traffic::{Service, services};
 use crate::evidence::Evidence;
 use crate::steps::cost::CostRun;
@@ -149,7 +150,7 @@ fn packets(evidence: &Evidence) -> Map<String, Value> {
 
 /// What a flood of Queries cost.
 fn queries(run: &FloodRun, evidence: &Evidence) -> Value {
-    let cost = run.cost(evidence);
+    let cost = Cost::of(run, evidence);
     json!({
         "node": evidence.plan.nodes[run.node].name,
         "queries": run.sent,

@@ -14,8 +14,8 @@ use super::fault::{self, Fault};
 use super::{LeftOut, Order, Simulated, shrink, simulate, step_name, unsupported};
 use crate::cli::Set;
 use crate::help::help;
+use crate::language::{Scenario, find};
 use crate::plan::Plan;
-use crate::scenario::{Scenario, find};
 
 /// Exit status of a run of which a check fails.
 const CHECK_FAILED: u8 = 1;

@@ -26,11 +26,13 @@ use serde::Serialize;
 use serde_json::Value;
 use signalbox_node::Command;
 
-use crate::checks::{self, Outcome};
-use crate::evidence::Evidence;
+use crate::checks::{self, judge_of};
+use crate::evidence::{Evidence, Outcome};
+use crate::language::{START, Scenario};
 use crate::plan::Plan;
 use crate::report::Report;
-use crate::scenario::{START, Scenario};
+use crate::steps::act_of;
+use crate::subset::is_line;
 use client::{Client, Running};
 use fault::{Act, Fault};
 use network::Network;
@@ -117,7 +119,7 @@ pub(crate) fn unsupported(scenario: &Scenario) -> Vec<LeftOut> {
         }
     }
     for (number, named) in scenario.workload.iter().enumerate() {
-        if let Some(why) = named.step.unsimulated() {
+        if let Some(why) = act_of(&named.step).unsimulated() {
             all.push(LeftOut { name: step_name(scenario, number), why });
         }
     }
@@ -228,7 +230,7 @@ impl<'a> Simulation<'a> {
         let limit = order.steps.unwrap_or(usize::MAX);
         for (number, named) in scenario.workload.iter().enumerate().take(limit) {
             self.taken = number + 1;
-            if let Some(why) = named.step.unsimulated() {
+            if let Some(why) = act_of(&named.step).unsimulated() {
                 self.left_out.push(LeftOut { name: step_name(scenario, number), why });
                 continue;
             }
@@ -236,7 +238,7 @@ impl<'a> Simulation<'a> {
                 named.id.as_ref().map_or_else(|| format!("step {}", number + 1), |id| id.as_ref().clone());
             let begin = self.now();
             self.evidence.spans.insert(id.clone(), (begin, Duration::MAX));
-            named.step.simulate(self, &id).with_context(|| step_name(scenario, number))?;
+            act_of(&named.step).simulate(self, &id).with_context(|| step_name(scenario, number))?;
             let end = self.now();
             if !self.clients.iter().any(|running| running.step == id) {
                 self.step_ended(&id);
@@ -245,7 +247,8 @@ impl<'a> Simulation<'a> {
         }
         if limit >= scenario.workload.len() {
             for (number, check) in scenario.checks.iter().enumerate() {
-                if let Some(verdict) = check.check.simulate(self) {
+                if let Some(expectation) = check.check.expectation() {
+                    let verdict = expectation.simulated_verdict(self);
                     self.evidence.verdicts.insert(number, verdict);
                 }
             }
@@ -266,9 +269,9 @@ impl<'a> Simulation<'a> {
         let whole = order.steps.is_none_or(|steps| steps >= self.scenario.workload.len());
         let mut left_out = std::mem::take(&mut self.left_out);
         for (number, check) in self.scenario.checks.iter().enumerate().filter(|_| whole) {
-            let why = if !check.check.simulated() {
+            let why = if !judge_of(&check.check).simulated() {
                 Some("only a kernel or a real program can show it".to_owned())
-            } else if streams && check.check.reads_captures() {
+            } else if streams && judge_of(&check.check).reads_captures() {
                 Some("the octets of TCP connections are not captured".to_owned())
             } else {
                 None
@@ -470,7 +473,7 @@ impl<'a> Simulation<'a> {
         self.wait(within, |run| {
             let lines = run.clients.iter().filter(|running| running.step == step);
             let mut new = lines.flat_map(|running| running.client.lines()).skip(before);
-            new.any(|line| checks::output::is(&run.evidence, wanted, line)) || run.all_ended(step)
+            new.any(|line| is_line(&run.evidence.plan, wanted, line)) || run.all_ended(step)
         });
     }
 

@@ -12,10 +12,10 @@ use signalbox_units::Percent;
 
 use super::frames::frame;
 use crate::daemon;
+use crate::language::Scenario;
 use crate::observe::trace::{LinkTrace, Trace};
 use crate::plan::{Plan, PlannedNode};
 use crate::protocols::frame::Frame;
-use crate::scenario::Scenario;
 
 /// Microseconds since 1970 at the beginning of each run: 2026-09-21.
 const WALL_US: u64 = 1_790_000_000_000_000;

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::{Order, Simulated, simulate};
-use crate::scenario::Scenario;
+use crate::language::Scenario;
 
 /// What is left of a run that fails.
 #[derive(Debug)]

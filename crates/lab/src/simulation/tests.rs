@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::scenario::{builtin, builtins, read};
+use crate::language::{builtin, builtins, read};
 
 /// Three nodes that reserve.
 const LINE: &str = r#"version = 2

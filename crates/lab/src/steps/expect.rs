@@ -1,35 +1,14 @@
 //! The step `expect`.
 
 use anyhow::Result;
-use serde::Deserialize;
-use toml::Spanned;
 
-use super::Step;
-use crate::checks::Outcome;
-use crate::expectation::Expectation;
-use crate::kinds::Key;
+use super::Act;
+use crate::evidence::Outcome;
+use crate::language::steps::expect::Expect;
 use crate::run::Run;
-use crate::scenario::{Mistake, Scope};
 use crate::simulation::Simulation;
 
-#[derive(Debug, Deserialize)]
-#[serde(transparent)]
-pub(super) struct Expect(Expectation);
-
-impl Step for Expect {
-    const NAME: &'static str = "expect";
-    const MEANING: &'static str = "Waits until what daemons show, what queues their kernels have, or which packets pass, is as it should be. It is a check of the report.";
-    const KEYS: &'static [Key] = Expectation::KEYS;
-    const MOMENT_IS_END: bool = true;
-
-    fn validate(&self, scope: &Scope<'_>, _id: Option<&Spanned<String>>) -> Result<(), Mistake> {
-        self.0.validate(scope)
-    }
-
-    fn expectation(&self) -> Option<&Expectation> {
-        Some(&self.0)
-    }
-
+impl Act for Expect {
     fn unsimulated(&self) -> Option<String> {
         self.0.unsimulated()
     }

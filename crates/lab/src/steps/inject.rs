@@ -3,100 +3,25 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use serde::Deserialize;
 use signalbox_linux::capture::{Capture, CaptureConfig};
-use toml::Spanned;
 
-use super::Step;
-use crate::checks::select::{self, Fields, Passed};
-use crate::kernel;
-use crate::kinds::{self, ANY, Key, key};
-use crate::net;
+use super::Act;
+use crate::language::steps::inject::{Inject, octets};
+use crate::observe::passed::Passed;
 use crate::observe::trace::LinkTrace;
 use crate::plan::{Leg, Plan};
-use crate::protocols;
 use crate::protocols::frame::Frame;
 use crate::run::Run;
-use crate::scenario::{Element, Mistake, Scope};
-use crate::wait;
+use crate::{kernel, net, protocols, wait};
 
 /// The step lasts so long after the last packet, so that the answers to it belong to the step.
 const ANSWER: Duration = Duration::from_millis(200);
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Inject {
-    from: Spanned<String>,
-    to: Spanned<String>,
-    replay_last: Option<Spanned<String>>,
-    protocol: Option<Spanned<String>>,
-    #[serde(default = "no")]
-    alter: Spanned<bool>,
-    hex: Option<Spanned<String>>,
-    #[serde(default = "once")]
-    count: u32,
-    #[serde(skip)]
-    fields: Fields,
-}
-
-fn no() -> Spanned<bool> {
-    Spanned::new(0..0, false)
-}
-
-const fn once() -> u32 {
-    1
-}
 
 /// A frame that the lab altered and sent. It is not sent again.
 #[derive(Debug)]
 struct Forged(Vec<u8>);
 
-impl Step for Inject {
-    const NAME: &'static str = "inject";
-    const MEANING: &'static str = "Sends a packet from a node to its neighbor through a raw socket, and not by a daemon: the last message of a type that passed there, as it was captured or altered; or any octets.";
-    const KEYS: &'static [Key] = &[
-        key("from", "node", "the sender"),
-        key("to", "node", "its neighbor"),
-        key("replay_last", "type", "the `type` of the message, like \"path\"").optional(),
-        key("protocol", "protocol", "the protocol of the message").optional(),
-        key(
-            "alter",
-            "boolean",
-            "change the message, with a correct checksum; RSVP: one bit of the refresh period",
-        )
-        .or("false"),
-        key("hex", "hexadecimal", "instead of `replay_last`: the octets of an IP packet").optional(),
-        key("count", "number", "how often").or("1"),
-        key(ANY, "value", "any field of the protocol's messages: the last message with this value"),
-    ];
-
-    fn parse(element: Element<'_>) -> Result<Self, Mistake> {
-        let (element, fields) = kinds::split(element, Self::KEYS)?;
-        Ok(Self { fields, ..kinds::parse(element)? })
-    }
-
-    fn validate(&self, scope: &Scope<'_>, _id: Option<&Spanned<String>>) -> Result<(), Mistake> {
-        scope.neighbours(&self.from, &self.to)?;
-        match (&self.replay_last, &self.protocol, &self.hex) {
-            (Some(_), Some(protocol), None) => {
-                select::validate_fields(protocol, &self.fields)?;
-                let alters =
-                    |known: &&dyn protocols::Protocol| known.name() == protocol.as_ref() && known.alters();
-                if *self.alter.as_ref() && !protocols::all().any(|known| alters(&known)) {
-                    let what =
-                        format!("the lab cannot alter messages of {}; take `alter` out", protocol.as_ref());
-                    return Err(Mistake::new(self.alter.span(), what));
-                }
-                Ok(())
-            }
-            (None, None, Some(hex)) => match octets(hex.as_ref()) {
-                Some(packet) if matches!(packet.first().map(|first| first >> 4), Some(4 | 6)) => Ok(()),
-                _ => Err(Mistake::new(hex.span(), "`hex` is an IP packet, two digits for each octet")),
-            },
-            _ => Err(Mistake::new(self.from.span(), "`inject` needs `replay_last` and `protocol`, or `hex`")),
-        }
-    }
-
+impl Act for Inject {
     fn run(&self, run: &mut Run<'_>, _id: &str) -> Result<()> {
         let (sender, receiver) = (self.from.as_ref(), self.to.as_ref());
         let (from, to) = (run.node(sender)?, run.node(receiver)?);
@@ -159,10 +84,4 @@ impl Inject {
         let passed = Passed { message, leg };
         passed.text("type").as_deref() == Some(kind) && passed.has(plan, &self.fields)
     }
-}
-
-fn octets(hex: &str) -> Option<Vec<u8>> {
-    let digits: Vec<u8> = hex.bytes().filter(|digit| !digit.is_ascii_whitespace()).collect();
-    let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    digits.len().is_multiple_of(2).then(|| digits.chunks(2).map(pair).collect()).flatten()
 }

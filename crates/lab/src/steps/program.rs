@@ -10,37 +10,20 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
-use serde::Deserialize;
 use serde_json::Value;
-use signalbox_units::Span;
-use toml::Spanned;
 
-use super::Step;
-use crate::checks::output;
+use super::Act;
 use crate::evidence::Evidence;
-use crate::kinds::{Key, key};
+use crate::language::steps::program::RunProgram;
 use crate::run::{Run, now};
-use crate::scenario::{Mistake, Scope};
+use crate::subset::is_line;
 use crate::{command, kernel, state, wait};
 
 /// A program has this long to end when asked to.
 pub(crate) const END: Duration = Duration::from_secs(15);
+
 /// What a program printed is read for this long after its end.
 const PIPES: Duration = Duration::from_secs(5);
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RunProgram {
-    node: Spanned<String>,
-    command: Spanned<Vec<String>>,
-    until: Option<toml::Value>,
-    #[serde(default = "budget")]
-    within: Span,
-}
-
-const fn budget() -> Span {
-    Span::millis(30_000)
-}
 
 /// What came of a program.
 #[derive(Debug, Clone, Default)]
@@ -76,31 +59,7 @@ impl ProgramRun {
     }
 }
 
-impl Step for RunProgram {
-    const NAME: &'static str = "run";
-    const MEANING: &'static str =
-        "Runs a program inside a node; all programs are waited for after the last step.";
-    const KEYS: &'static [Key] = &[
-        key("node", "node", "where it runs"),
-        key(
-            "command",
-            "list of texts",
-            "the program and its arguments; {NODE} is replaced by that node's address, {signalbox} by the path of the \
-             command; $SIGNALBOX_SOCKET is the socket of the node's daemon",
-        ),
-        key("until", "line", "the next step begins when it prints a line like this (as in `wait`); without `until`, when it has ended")
-            .optional(),
-        key("within", "time", "it has to print that line, and to end, within this time").or("\"30s\""),
-    ];
-
-    fn validate(&self, scope: &Scope<'_>, _id: Option<&Spanned<String>>) -> Result<(), Mistake> {
-        scope.node(&self.node)?;
-        if self.command.as_ref().is_empty() {
-            return Err(Mistake::new(self.command.span(), "`command` names a program and its arguments"));
-        }
-        Ok(())
-    }
-
+impl Act for RunProgram {
     fn run(&self, run: &mut Run<'_>, id: &str) -> Result<()> {
         run.progress(&format!("{id} in {}", self.node.as_ref()));
         let plan = &run.lab.plan;
@@ -113,7 +72,7 @@ impl Step for RunProgram {
         let record = ProgramRun { id: Some(id.to_owned()), node, started: now()?, ..ProgramRun::default() };
         let mut program = Process::start(&plan.nodes[node].namespace, command, record, self.within.0)?;
         program.wait(&run.evidence, |evidence, line| {
-            self.until.as_ref().is_some_and(|until| output::is(evidence, until, line))
+            self.until.as_ref().is_some_and(|until| is_line(&evidence.plan, until, line))
         })?;
         run.programs.push(program);
         Ok(())

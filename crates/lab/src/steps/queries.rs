@@ -10,12 +10,10 @@ use signalbox_core::Random;
 use signalbox_linux::capture::{Capture, CaptureConfig};
 use signalbox_linux::process::{Identity, Usage};
 
-use crate::evidence::Evidence;
+use crate::language::Prefix;
 use crate::plan::Plan;
-use crate::protocols::gist::message::{GIST_PORT, Kind};
-use crate::protocols::gist::seen::Seen;
+use crate::protocols::gist::message::GIST_PORT;
 use crate::run::{Background, Run};
-use crate::scenario::Prefix;
 use crate::{kernel, net, wait};
 
 /// The NSLP identifier of Ping, the default of its configuration.
@@ -38,45 +36,6 @@ pub(crate) struct FloodRun {
     pub(crate) cpu: Duration,
     /// Octets of the daemon's memory before and after.
     pub(crate) memory: [u64; 2],
-}
-
-/// The cost of a flood.
-#[derive(Debug)]
-pub(crate) struct Cost {
-    /// Queries in the capture.
-    pub(crate) captured: usize,
-    /// Microseconds of a processor for each message.
-    pub(crate) cpu_us: f64,
-    /// The share of one processor.
-    pub(crate) cpu_share: f64,
-    pub(crate) memory_kib: u64,
-    /// Octets that left for the invented sources, for each octet that came.
-    pub(crate) amplification: f64,
-}
-
-impl FloodRun {
-    /// Returns the cost for the node that received the flood.
-    #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52 of anything")]
-    pub(crate) fn cost(&self, evidence: &Evidence) -> Cost {
-        let [before, after] = self.memory;
-        let mut octets = [0_u64; 2];
-        let mut captured = 0;
-        if let Some(leg) = evidence.plan.leg(self.from, self.node) {
-            let link = &evidence.trace.links[leg.link];
-            for message in &link.seen::<Seen>().messages {
-                let along = link.along(message.outgoing, leg);
-                captured += usize::from(along && message.kind == Kind::Query);
-                octets[usize::from(!along)] += message.packet.len() as u64;
-            }
-        }
-        Cost {
-            captured,
-            cpu_us: self.cpu.as_secs_f64() * 1e6 / self.sent.max(1) as f64,
-            cpu_share: self.cpu.as_secs_f64() / self.span.as_secs_f64().max(1e-3),
-            memory_kib: after.saturating_sub(before) / 1024,
-            amplification: octets[1] as f64 / octets[0].max(1) as f64,
-        }
-    }
 }
 
 impl Background for Flood {
@@ -211,7 +170,7 @@ fn checksum(header: &[u8]) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocols::gist::message::Gist;
+    use crate::protocols::gist::message::{Gist, Kind};
     use crate::protocols::packet::{Datagram, Ip};
 
     #[test]

@@ -4,98 +4,35 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use serde::Deserialize;
 use serde_json::Value;
 use signalbox_api::v1;
 use signalbox_api::v1::reserve_response::Event;
 use signalbox_node::qos::{self, Flow, Priority, QosEvent, QosRequest, ReserveRequest};
 use signalbox_node::{Command, Event as NodeEvent};
 use signalbox_show as show;
-use signalbox_units::{BitRate, Size, Span};
-use toml::Spanned;
+use signalbox_units::Size;
 
-use super::Step;
+use super::Act;
 use super::program::{END, Process, ProgramRun};
 use crate::command;
 use crate::evidence::Evidence;
-use crate::kinds::{Key, key};
-use crate::protocols;
+use crate::language::steps::reserve::{QOS, Reserve};
 use crate::run::{Run, now};
-use crate::scenario::{Mistake, Scope};
 use crate::simulation::Simulation;
 use crate::simulation::client::Client;
 
 /// The IP protocol of the flows.
 const UDP: u8 = 17;
+
 /// The time that a command has in addition to tear down each of its flows.
 const END_EACH: Duration = Duration::from_millis(10);
+
 /// The types of the events that answer a request.
 pub(crate) const ANSWERS: [&str; 3] = ["granted", "failed", "refused"];
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Reserve {
-    from: Spanned<String>,
-    to: Spanned<String>,
-    port: u16,
-    rate: BitRate,
-    #[serde(default = "qos_nslp")]
-    signaling: Spanned<String>,
-    #[serde(default)]
-    options: Vec<String>,
-    #[serde(default = "budget")]
-    within: Span,
-    #[serde(default = "one")]
-    flows: Spanned<u32>,
-}
-
-fn qos_nslp() -> Spanned<String> {
-    Spanned::new(0..0, "qos".to_owned())
-}
-
-const fn budget() -> Span {
-    Span::millis(15_000)
-}
-
-fn one() -> Spanned<u32> {
-    Spanned::new(0..0, 1)
-}
-
-impl Step for Reserve {
-    const NAME: &'static str = "reserve";
-    const MEANING: &'static str = "Runs `signalbox reserve --json` for UDP. The next step begins when the request is answered; the reservation is held until a `stop` of its id or the end.";
-    const KEYS: &'static [Key] = &[
-        key("from", "node", "where the command runs"),
-        key("to", "node", "the other end of the flow"),
-        key("port", "port", "the destination port of the flow"),
-        key("rate", "rate", "what is reserved"),
-        key("signaling", "protocol", "the protocol that reserves: qos, rsvp, boomerang, casp").or("\"qos\""),
-        key("options", "list of texts", "more arguments of the command").or("[]"),
-        key("within", "time", "the next step begins after the answer, at the latest then").or("\"15s\""),
-        key("flows", "number", "one command for this number of flows to ports that follow each other")
-            .or("1"),
-    ];
-    const MOMENT_IS_END: bool = true;
-
-    fn validate(&self, scope: &Scope<'_>, _id: Option<&Spanned<String>>) -> Result<(), Mistake> {
-        let reserving = || protocols::all().filter(|protocol| protocol.reserves());
-        let Some(protocol) = reserving().find(|protocol| protocol.name() == self.signaling.as_ref()) else {
-            let known: Vec<_> = reserving().map(|protocol| protocol.name()).collect();
-            let what = format!(
-                "`{}` reserves nothing, expected one of {}",
-                self.signaling.as_ref(),
-                known.join(", ")
-            );
-            return Err(Mistake::new(self.signaling.span(), what));
-        };
-        scope.runs(protocol, &self.from)?;
-        scope.node(&self.to)?;
-        scope.rate(self.rate, self.from.span())?;
-        scope.ports(self.port, &self.flows)
-    }
-
+impl Act for Reserve {
     fn unsimulated(&self) -> Option<String> {
-        if self.signaling.as_ref() != qos_nslp().as_ref() {
+        if self.signaling.as_ref() != QOS {
             return Some(format!("the simulator reserves by qos, not by {}", self.signaling.as_ref()));
         }
         if *self.flows.as_ref() > 1 {
@@ -139,7 +76,7 @@ impl Step for Reserve {
             "--rate",
             &rate,
         ]);
-        if self.signaling.as_ref() != qos_nslp().as_ref() {
+        if self.signaling.as_ref() != QOS {
             command.args(["--signaling", self.signaling.as_ref()]);
         }
         command.args(&self.options);

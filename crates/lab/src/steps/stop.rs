@@ -1,31 +1,13 @@
 //! The step `stop`.
 
 use anyhow::Result;
-use serde::Deserialize;
-use toml::Spanned;
 
-use super::Step;
-use crate::kinds::{Key, key};
+use super::Act;
+use crate::language::steps::stop::Stop;
 use crate::run::Run;
-use crate::scenario::{Mistake, Scope};
 use crate::simulation::Simulation;
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Stop {
-    stop: Vec<Spanned<String>>,
-}
-
-impl Step for Stop {
-    const NAME: &'static str = "stop";
-    const MEANING: &'static str = "Ends what goes on, in this order: `run` and `reserve` as Ctrl-C does, `traffic` at once; `ping` and `flood` have a set number of messages, and are waited for.";
-    const KEYS: &'static [Key] =
-        &[key("stop", "list of ids", "`run`, `reserve`, `traffic`, `ping` or `flood` steps")];
-
-    fn validate(&self, scope: &Scope<'_>, _id: Option<&Spanned<String>>) -> Result<(), Mistake> {
-        self.stop.iter().try_for_each(|id| scope.id_of(&["run", "reserve", "traffic", "ping", "flood"], id))
-    }
-
+impl Act for Stop {
     fn unsimulated(&self) -> Option<String> {
         None
     }

@@ -18,63 +18,42 @@ use nix::sys::socket::{
     socket, sockopt,
 };
 use nix::sys::time::{TimeSpec, TimeValLike};
-use serde::Deserialize;
 use signalbox_linux::netns::Namespace;
 use signalbox_linux::process;
-use signalbox_units::BitRate;
-use toml::Spanned;
 
-use super::Step;
+use super::Act;
 use crate::kernel;
-use crate::kinds::{Key, key};
+use crate::language::steps::traffic::{HEADERS, Traffic};
 use crate::observe::trace::PROBE_PAYLOAD;
 use crate::plan::Plan;
 use crate::run::{Background, Run};
-use crate::scenario::{Mistake, Scope};
 
 /// A sender that was held up makes up for this time and no more: its packets have to conform to its rate.
 const CATCH_UP: Duration = Duration::from_millis(10);
+
 /// A sender that cannot keep to its rate does not sleep by itself. After so long it rests, so that its priority leaves the processor
 /// to other programs for a while.
 const BUSY: Duration = Duration::from_millis(20);
+
 const REST: Duration = Duration::from_millis(2);
+
 /// The time that packets have to arrive when the sender has ended.
 const LAST: Duration = Duration::from_millis(800);
+
 /// The sink checks this often whether it should end.
 const LOOK: Duration = Duration::from_millis(50);
+
 /// Octets of packets that the sink's socket may hold while its thread does not run.
 const BUFFER: usize = 16 << 20;
-/// IP and UDP headers.
-const HEADERS: [u16; 2] = [28, 48];
+
 /// The octets of a packet's number.
 const NUMBER: usize = 8;
 
-/// The smallest packet that can carry its number, headers included.
-const LEAST_SIZE: u16 = HEADERS[1] + 8;
-
-/// The largest packet that a link carries in one piece.
-const PACKET_MAX: u16 = 1500;
 /// The destination port of the datagrams that are counted; port 9 is "discard".
 const PROBE_PORT: u16 = 9;
+
 /// A datagram that has not arrived by then is lost.
 const ARRIVAL: Duration = Duration::from_secs(1);
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Traffic {
-    from: Spanned<String>,
-    to: Spanned<String>,
-    port: Option<u16>,
-    source_port: Option<u16>,
-    rate: Option<BitRate>,
-    count: Option<u32>,
-    #[serde(default = "packet_size")]
-    size: Spanned<u16>,
-}
-
-fn packet_size() -> Spanned<u16> {
-    Spanned::new(0..0, 1000)
-}
 
 /// What came of a flow.
 #[derive(Debug, Clone, Default)]
@@ -95,33 +74,7 @@ pub(crate) struct Packet {
     pub(crate) arrived: Option<Duration>,
 }
 
-impl Step for Traffic {
-    const NAME: &'static str = "traffic";
-    const MEANING: &'static str = "Sends UDP datagrams at a constant rate to a sink, until a `stop` of its id or the end; or a number of them, one after the other.";
-    const KEYS: &'static [Key] = &[
-        key("from", "node", "the sender"),
-        key("to", "node", "the receiver"),
-        key("port", "port", "the destination port of a flow").optional(),
-        key("source_port", "port", "the source port; any free one if it is not given").optional(),
-        key("rate", "rate", "the rate of a flow, with IP headers; each packet has a number, its times of sending and of arrival in the kernel are recorded").optional(),
-        key("count", "number", "instead of `rate` and `port`: so many datagrams to port 9, with a time limit of 1 s each").optional(),
-        key("size", "octets", "of a packet, IP header included; 56 to 1500").or("1000"),
-    ];
-
-    fn validate(&self, scope: &Scope<'_>, _id: Option<&Spanned<String>>) -> Result<(), Mistake> {
-        scope.nodes([&self.from, &self.to])?;
-        self.rate.map_or(Ok(()), |rate| scope.rate(rate, self.from.span()))?;
-        if (self.rate.is_some() && self.port.is_some()) == self.count.is_some() {
-            let what = "`traffic` needs `port` and `rate`, or `count`; like `port = 5004, rate = \"2mbit\"`";
-            return Err(Mistake::new(self.from.span(), what));
-        }
-        if (LEAST_SIZE..=PACKET_MAX).contains(self.size.as_ref()) {
-            return Ok(());
-        }
-        let what = format!("`size` lies between {LEAST_SIZE} and {PACKET_MAX}");
-        Err(Mistake::new(self.size.span(), what))
-    }
-
+impl Act for Traffic {
     fn run(&self, run: &mut Run<'_>, name: &str) -> Result<()> {
         let (from, to) = (self.from.as_ref(), self.to.as_ref());
         let Some((rate, port)) = self.rate.zip(self.port) else {

@@ -7,8 +7,7 @@ use signalbox_units::BitRate;
 use toml::Spanned;
 
 use super::load::Mistake;
-use super::{Link, Node, Scenario};
-use crate::plan::merge;
+use super::{Link, Node, Scenario, merge};
 use crate::protocols::{self, Protocol};
 
 /// The name of the moment before the first step.

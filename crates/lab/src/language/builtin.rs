@@ -15,7 +15,7 @@ pub(crate) fn builtin(name: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::read;
+    use crate::language::read;
 
     /// Descriptions are printed in one line each.
     const DESCRIPTION_MAX: usize = 170;

@@ -10,11 +10,11 @@ use thiserror::Error;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
+use super::checks::CHECKS;
+use super::kinds;
 use super::source::{Sources, substitute, text_of};
+use super::steps::STEPS;
 use super::{Family, NamedCheck, NamedStep, Requirement, Route, Scenario, Tree, topology, validate};
-use crate::checks::CHECKS;
-use crate::kinds;
-use crate::steps::STEPS;
 
 /// The version of the language.
 const VERSION: u32 = 2;

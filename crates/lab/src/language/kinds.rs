@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toml::de::DeValue;
 
-use crate::checks::select::Fields;
-use crate::scenario::{Element, Mistake, rest};
+use super::fields::Fields;
+use super::{Element, Mistake, rest};
 
 /// A key of a step or check, as `signalbox lab steps` and `signalbox lab checks` show it.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -39,14 +39,14 @@ impl Key {
     }
 }
 
-/// A kind of step or of check: one line of its table. `T` is what the steps or checks of all kinds have in common.
+/// A kind of step or of check: one line of its table. `T` is a step or check of any kind.
 #[derive(Debug, Serialize)]
-pub(crate) struct Kind<T: ?Sized + 'static> {
+pub(crate) struct Kind<T: 'static> {
     pub(crate) name: &'static str,
     pub(crate) meaning: &'static str,
     pub(crate) keys: &'static [Key],
     #[serde(skip)]
-    pub(crate) parse: fn(Element<'_>) -> Result<Box<T>, Mistake>,
+    pub(crate) parse: fn(Element<'_>) -> Result<T, Mistake>,
 }
 
 /// Splits an element into what has the keys of its kind, and the fields of messages.
@@ -149,8 +149,8 @@ pub(crate) fn describe<'k>(kinds: impl Iterator<Item = (&'k str, &'k str, &'k [K
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checks::CHECKS;
-    use crate::steps::STEPS;
+    use crate::language::checks::CHECKS;
+    use crate::language::steps::STEPS;
 
     /// The names between backticks.
     fn quoted(text: &str) -> Vec<&str> {
@@ -162,7 +162,7 @@ mod tests {
         Spanned::new(0..text.len(), table.into_inner())
     }
 
-    fn agrees<T: ?Sized>(name: &str, keys: &[Key], parse: fn(Element<'_>) -> Result<Box<T>, Mistake>) {
+    fn agrees<T>(name: &str, keys: &[Key], parse: fn(Element<'_>) -> Result<T, Mistake>) {
         let mistake = |text| parse(element(text)).err().map(|mistake| mistake.what).unwrap_or_default();
         if keys.iter().any(|key| key.name == ANY) {
             return;
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn the_documentation_has_type_and_default_of_every_key() {
-        let text = include_str!("../../../docs/lab.md");
+        let text = include_str!("../../../../docs/lab.md");
         let (steps, checks) = text.split_once("\n## Checks\n").expect("docs/lab.md has the part Checks");
         let missing = |text: &str, name: &str, meaning: &str, keys: &[Key]| {
             let page = page(name, meaning, keys);

@@ -1,9 +1,16 @@
-//! A scenario: the contents of one TOML file, which is the whole experiment. `docs/lab.md` describes every key.
+//! The language: what the file of a scenario says, read and checked. One TOML file is the whole experiment, and `docs/lab.md`
+//! describes every key. What is done with it is in the layers above.
 
 mod builtin;
+pub(crate) mod checks;
+pub(crate) mod expectation;
+pub(crate) mod fields;
+pub(crate) mod kinds;
 mod load;
+mod merge;
 mod scope;
 mod source;
+pub(crate) mod steps;
 mod topology;
 mod validate;
 
@@ -16,12 +23,13 @@ use serde::Deserialize;
 use signalbox_units::{BitRate, Percent, Span};
 use toml::Spanned;
 
-use crate::checks::AnyCheck;
 use crate::protocols;
-use crate::steps::AnyStep;
+use checks::Check;
+use steps::Step;
 
 pub(crate) use builtin::{builtin, builtins};
 pub(crate) use load::{Element, Mistake, find, read, rest};
+pub(crate) use merge::merge;
 pub(crate) use scope::{START, Scope};
 
 /// One experiment.
@@ -57,7 +65,7 @@ pub(crate) struct NamedStep {
     pub(crate) at: Range<usize>,
     /// Its kind, like "ping".
     pub(crate) kind: &'static str,
-    pub(crate) step: Box<dyn AnyStep>,
+    pub(crate) step: Step,
 }
 
 /// A check with the name that the report shows.
@@ -66,7 +74,7 @@ pub(crate) struct NamedCheck {
     pub(crate) name: String,
     /// Its place in the file.
     pub(crate) at: Range<usize>,
-    pub(crate) check: Box<dyn AnyCheck>,
+    pub(crate) check: Check,
 }
 
 /// The IP version of the addresses of links for which the file has no addresses.

@@ -1,0 +1,49 @@
+//! The step `run`: a program of the user inside a node.
+
+use serde::Deserialize;
+use signalbox_units::Span;
+use toml::Spanned;
+
+use super::StepKeys;
+use crate::language::kinds::{Key, key};
+use crate::language::{Mistake, Scope};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RunProgram {
+    pub(crate) node: Spanned<String>,
+    pub(crate) command: Spanned<Vec<String>>,
+    pub(crate) until: Option<toml::Value>,
+    #[serde(default = "budget")]
+    pub(crate) within: Span,
+}
+
+const fn budget() -> Span {
+    Span::millis(30_000)
+}
+
+impl StepKeys for RunProgram {
+    const NAME: &'static str = "run";
+    const MEANING: &'static str =
+        "Runs a program inside a node; all programs are waited for after the last step.";
+    const KEYS: &'static [Key] = &[
+        key("node", "node", "where it runs"),
+        key(
+            "command",
+            "list of texts",
+            "the program and its arguments; {NODE} is replaced by that node's address, {signalbox} by the path of the \
+             command; $SIGNALBOX_SOCKET is the socket of the node's daemon",
+        ),
+        key("until", "line", "the next step begins when it prints a line like this (as in `wait`); without `until`, when it has ended")
+            .optional(),
+        key("within", "time", "it has to print that line, and to end, within this time").or("\"30s\""),
+    ];
+
+    fn validate(&self, scope: &Scope<'_>, _id: Option<&Spanned<String>>) -> Result<(), Mistake> {
+        scope.node(&self.node)?;
+        if self.command.as_ref().is_empty() {
+            return Err(Mistake::new(self.command.span(), "`command` names a program and its arguments"));
+        }
+        Ok(())
+    }
+}
