@@ -7,38 +7,14 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-use crate::daemon::USER;
-use crate::language::{Certificate, merge};
+use crate::language::Certificate;
 use crate::plan::PlannedNode;
-
-/// The file of the authority that all nodes with a certificate trust.
-const ANCHORS: &str = "authority.pem";
+use crate::plan::certificates::{ANCHORS, files};
+use crate::plan::configuration::USER;
 
 /// The domain of the names in certificates; `.test` belongs to no owner (RFC 6761).
 fn name(node: &str) -> String {
     format!("{node}.lab.test")
-}
-
-fn files(node: &str) -> [String; 2] {
-    [format!("{node}.key.pem"), format!("{node}.pem")]
-}
-
-/// Adds the paths of its key and certificate to a daemon's configuration.
-pub(crate) fn configure(node: &PlannedNode, config: &mut toml::Table) {
-    if node.certificate.is_none() {
-        return;
-    }
-    let [key, certificate] = files(&node.name);
-    let entries =
-        [("key_file", key), ("certificate_file", certificate), ("anchors_file", ANCHORS.to_owned())];
-    let tls: toml::Table = entries.map(|(key, file)| (key.to_owned(), file.into())).into_iter().collect();
-    for protocol in ["gist", "casp"].into_iter().filter(|name| node.protocols.contains(name)) {
-        let inside = ["tls", protocol].into_iter().fold(tls.clone(), |table, key| {
-            let table = toml::Value::Table(table);
-            [(key.to_owned(), table)].into_iter().collect()
-        });
-        merge(config, &inside);
-    }
 }
 
 /// Makes the files of all nodes that have a certificate.
@@ -91,6 +67,7 @@ mod tests {
     use super::*;
     use crate::language::read;
     use crate::plan::Plan;
+    use crate::plan::certificates::configure;
 
     #[test]
     fn nodes_get_files_and_their_configuration_names_them() {

@@ -17,10 +17,11 @@ use crate::language::checks::CHECKS;
 use crate::language::kinds;
 use crate::language::steps::STEPS;
 use crate::language::{Scenario, builtins, find, read};
+use crate::plan::places;
 use crate::plan::{NAMESPACE_PREFIX, Plan, PlannedInterface, namespace};
 use crate::report::{Report, junit, plot};
 use crate::run::Run;
-use crate::{checks, expectation, kernel, net, requires, soak, state, wait};
+use crate::{checks, expectation, kernel, net, requires, soak, wait};
 
 pub(crate) use arguments::Set;
 pub use arguments::{LabArgs, LabCommand};
@@ -161,7 +162,7 @@ fn expect(scenario: &Scenario, json: bool) -> Result<ExitCode> {
     if !net::standing()?.contains(&plan.name) {
         bail!("the lab {0} does not stand; `signalbox lab up {0}` makes it", plan.name);
     }
-    let runs = |node: &usize| state::socket(&plan.name, &plan.nodes[*node].name).exists();
+    let runs = |node: &usize| places::socket(&plan.name, &plan.nodes[*node].name).exists();
     let running: Vec<usize> = (0..plan.nodes.len()).filter(runs).collect();
     let verdicts = expectation::observe(&scenario.checks, &plan, &running)?;
     let outcome = |(number, verdict): (usize, Verdict)| Outcome::new(&scenario.checks[number].name, verdict);
@@ -287,7 +288,7 @@ fn nodes(plan: &Plan) -> serde_json::Value {
                 "name": node.name,
                 "namespace": node.namespace,
                 "daemon": node.daemon,
-                "socket": state::socket(&plan.name, &node.name),
+                "socket": places::socket(&plan.name, &node.name),
                 "interfaces": interfaces,
             })
         })
@@ -311,7 +312,7 @@ fn exec(node: &str, command: &[String]) -> Result<ExitCode> {
     }
     let (program, words) = command.split_first().context("no command")?;
     let mut child = Command::new(program);
-    child.args(words).env("SIGNALBOX_SOCKET", state::socket(lab, node));
+    child.args(words).env("SIGNALBOX_SOCKET", places::socket(lab, node));
     let namespace = kernel::namespace(&namespace(lab, node))?;
     let status = namespace.run(|| child.status())?.with_context(|| format!("cannot run {program}"))?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());

@@ -7,7 +7,8 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::plan::PlannedNode;
-use crate::{daemon, kernel, state};
+use crate::plan::places;
+use crate::{daemon, kernel};
 
 /// Returns where the command is.
 pub(crate) fn place() -> Result<PathBuf> {
@@ -20,7 +21,7 @@ pub(crate) fn place() -> Result<PathBuf> {
 /// Returns the command with the socket of a node's daemon.
 pub(crate) fn signalbox(lab: &str, node: &PlannedNode) -> Result<Command> {
     let mut command = Command::new(place()?);
-    command.env("SIGNALBOX_SOCKET", state::socket(lab, &node.name)).stdin(Stdio::null());
+    command.env("SIGNALBOX_SOCKET", places::socket(lab, &node.name)).stdin(Stdio::null());
     Ok(command)
 }
 

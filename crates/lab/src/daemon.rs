@@ -1,6 +1,5 @@
 //! The daemons of a lab: real processes inside its namespaces.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
@@ -16,21 +15,20 @@ use signalbox_linux::netns::Namespace;
 use signalbox_linux::process::Identity;
 
 use crate::evidence::Stop;
-use crate::language::merge;
-use crate::plan::{Plan, PlannedInterface, PlannedNode};
-use crate::state;
-use crate::{certificates, kernel, net, protocols, wait};
+use crate::plan::configuration::configuration;
+use crate::plan::places;
+use crate::plan::{Plan, PlannedNode};
+use crate::{kernel, net, wait};
 
 /// The time that a daemon has to be ready after its start, and to end when asked to.
 /// Many daemons at once on a busy machine need more than half a minute.
 const BUDGET: Duration = Duration::from_secs(120);
+
 /// What a line of the log says if the daemon found its own state wrong.
 const FAULT: &str = "a fault of Signalbox, please report it";
+
 /// The number of lines of a log that an error shows.
 const LOG_LINES: usize = 15;
-
-/// The number of the user and the group that daemons run as: `nobody`, so that all machines give the same result.
-pub(crate) const USER: u32 = 65_534;
 
 /// A daemon that this process started.
 #[derive(Debug)]
@@ -58,69 +56,6 @@ pub(crate) fn program(variable: &str, name: &str) -> Result<PathBuf> {
     bail!("no program {}; build it (cargo build -p {name}) or say in ${variable} where it is", path.display())
 }
 
-/// Returns the configuration of a node's daemon, as the text of its file.
-pub(crate) fn configuration(plan: &Plan, node: &PlannedNode) -> Result<String> {
-    let socket = state::socket(&plan.name, &node.name).display().to_string();
-    let protocols: Vec<toml::Value> = protocols::all()
-        .filter(|protocol| node.runs(*protocol))
-        .map(|protocol| protocol.name().into())
-        .collect();
-    let mut table = toml::Table::new();
-    set(&mut table, &["node", "name"], node.name.clone());
-    set(&mut table, &["node", "protocols"], protocols);
-    set(&mut table, &["control", "socket"], socket);
-    set(&mut table, &["privileges", "user"], USER.to_string());
-    certificates::configure(node, &mut table);
-    merge(&mut table, &node.config);
-    if node.reserves() {
-        // A scenario that has a policy of its own says itself who is trusted.
-        if !node.config.contains_key("policy") {
-            let trusted = ["local", "authenticated"].map(str::to_owned).into_iter().chain(networks(plan));
-            set(&mut table, &["policy", "trusted"], trusted.map(toml::Value::from).collect::<Vec<_>>());
-        }
-        for interface in &node.interfaces {
-            capacity(plan, interface, &mut table);
-        }
-    }
-    table.insert("version".to_owned(), 1.into());
-    Ok(toml::to_string(&table)?)
-}
-
-/// The networks of all links: every node of a lab is a neighbor that the others trust.
-fn networks(plan: &Plan) -> BTreeSet<String> {
-    let interfaces = plan.nodes.iter().flat_map(|node| &node.interfaces);
-    interfaces
-        .map(|interface| {
-            let (address, length) = interface.address.network();
-            format!("{address}/{length}")
-        })
-        .collect()
-}
-
-/// Puts the rate and the queues of an interface's link into its table, under what the scenario's own table for it says.
-fn capacity(plan: &Plan, interface: &PlannedInterface, config: &mut toml::Table) {
-    let link = &plan.links[interface.link];
-    let Some(rate) = link.rate else { return };
-    let given = config.get("interfaces").and_then(|tables| tables.get(&interface.name)).cloned();
-    let name = interface.name.as_str();
-    set(config, &["interfaces", name, "capacity"], format!("{}bit", rate.0));
-    set(config, &["interfaces", name, "per_flow_queues"], i64::from(link.per_flow_queues));
-    if let Some(reservable) = &link.reservable {
-        set(config, &["interfaces", name, "reservable"], reservable.clone());
-    }
-    if let Some(given) = given {
-        set(config, &["interfaces", name], given);
-    }
-}
-
-/// Merges a value into a configuration, at this path of keys.
-fn set(config: &mut toml::Table, path: &[&str], value: impl Into<toml::Value>) {
-    let inside = |value, key: &&str| toml::Table::from_iter([((*key).to_owned(), value)]).into();
-    if let toml::Value::Table(table) = path.iter().rev().fold(value.into(), inside) {
-        merge(config, &table);
-    }
-}
-
 impl Daemon {
     /// Starts the daemon of a node; it may not be ready yet.
     ///
@@ -128,7 +63,7 @@ impl Daemon {
     pub(crate) fn start(plan: &Plan, index: usize, before: Option<Vec<String>>) -> Result<Self> {
         let program = program("SIGNALBOXD", "signalboxd")?;
         let node = &plan.nodes[index];
-        let directory = state::directory(&plan.name);
+        let directory = places::directory(&plan.name);
         let file = write_configuration(plan, node)?;
         let namespace = kernel::namespace(&node.namespace)?;
         let before = before.map_or_else(|| net::rules(&namespace), Ok)?;
@@ -232,7 +167,7 @@ impl Daemon {
 
 /// Writes the configuration of a node's daemon; returns its place.
 fn write_configuration(plan: &Plan, node: &PlannedNode) -> Result<PathBuf> {
-    let file = state::directory(&plan.name).join(format!("{}.toml", node.name));
+    let file = places::directory(&plan.name).join(format!("{}.toml", node.name));
     fs::write(&file, configuration(plan, node)?).with_context(|| file.display().to_string())?;
     Ok(file)
 }
@@ -274,20 +209,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_scenario_s_configuration_lies_over_the_lab_s() {
-        let text = "version = 2\nname = \"x\"\ndescription = \"\"\n[config.gist]\nretry.first = \"50ms\"\n\
-                    [nodes.a]\nprotocols = [\"gist\"]\nconfig = { log = { level = \"debug\" }, gist = { retry = { attempts = 3 } } }\n";
-        let scenario = crate::language::read("x.toml", text).unwrap_or_else(|e| panic!("{e}"));
-        let plan = Plan::new(&scenario);
-        let written: toml::Table =
-            configuration(&plan, &plan.nodes[0]).expect("a table").parse().expect("what was written is read");
-        let wanted = "version = 1\nnode = { name = 'a', protocols = ['gist'] }\n\
-                      control.socket = '/run/signalbox/lab/x/a.sock'\nprivileges.user = '65534'\nlog.level = 'debug'\n\
-                      gist.retry = { first = '50ms', attempts = 3 }";
-        assert_eq!(written, wanted.parse().expect("sound"));
-    }
-
-    #[test]
     fn a_log_shows_where_a_daemon_found_its_state_wrong() {
         let log = std::env::temp_dir().join(format!("signalbox-faults-{}.log", std::process::id()));
         let fault = format!("ERROR {FAULT}: this rule about its own state does not hold place=\"x\"");
@@ -295,18 +216,5 @@ mod tests {
         assert_eq!(faults(&log), [fault]);
         fs::remove_file(&log).expect("removed");
         assert!(faults(&log).is_empty());
-    }
-
-    #[test]
-    fn every_scenario_gives_its_daemons_sound_configurations() {
-        for (name, text) in crate::language::builtins() {
-            let scenario = crate::language::read(name, text).unwrap_or_else(|error| panic!("{error}"));
-            let plan = Plan::new(&scenario);
-            for node in plan.nodes.iter().filter(|node| node.daemon) {
-                let text = configuration(&plan, node).expect("a table");
-                let loaded = signalbox_config::parse(Path::new(name), &text);
-                assert!(loaded.config.is_some(), "{name}, {}: {:#?}\n{text}", node.name, loaded.findings);
-            }
-        }
     }
 }

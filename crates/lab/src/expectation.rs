@@ -11,8 +11,8 @@ use crate::evidence::Verdict;
 use crate::language::NamedCheck;
 use crate::language::expectation::Expectation;
 use crate::plan::Plan;
+use crate::plan::subset::Names;
 use crate::simulation::{self, Simulation};
-use crate::subset::Names;
 use crate::{command, packets, protocols, queues, wait};
 
 /// Between two looks.

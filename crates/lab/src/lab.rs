@@ -11,6 +11,7 @@ use crate::daemon::{self, Daemon};
 use crate::evidence::Stop;
 use crate::language::merge;
 use crate::plan::Plan;
+use crate::plan::places;
 use crate::routing::{self, Router};
 use crate::state::{self, State};
 use crate::{certificates, net, wait};
@@ -43,7 +44,7 @@ impl Lab {
         let state = State::create(&plan.name, namespaces)?;
         let mut lab =
             Self { plan, state, daemons: BTreeMap::new(), routers: BTreeMap::new(), before: BTreeMap::new() };
-        let directory = state::directory(&lab.plan.name);
+        let directory = places::directory(&lab.plan.name);
         let made = fs::create_dir_all(&directory)
             .with_context(|| format!("cannot make {}", directory.display()))
             .and_then(|()| certificates::make(&lab.plan.nodes, &directory))
@@ -180,7 +181,7 @@ impl Lab {
 
     /// Returns the end of each daemon's log.
     pub(crate) fn logs(&self) -> Vec<(String, String)> {
-        let directory = state::directory(&self.plan.name);
+        let directory = places::directory(&self.plan.name);
         let tail = |name: &String| daemon::tail(&directory.join(format!("{name}.log")));
         let nodes = self.plan.nodes.iter().filter(|node| node.daemon);
         nodes.map(|node| (node.name.clone(), tail(&node.name))).collect()
@@ -188,7 +189,7 @@ impl Lab {
 
     /// What the daemons say about faults of their own.
     pub(crate) fn faults(&self) -> Vec<String> {
-        let directory = state::directory(&self.plan.name);
+        let directory = places::directory(&self.plan.name);
         let nodes = self.plan.nodes.iter().filter(|node| node.daemon);
         nodes
             .flat_map(|node| {

@@ -58,7 +58,6 @@ pub mod simulation;
 mod soak;
 mod state;
 mod steps;
-mod subset;
 mod wait;
 
 pub use report::drawing;

@@ -12,8 +12,9 @@ use signalbox_units::{BitRate, Percent, Span};
 
 use crate::evidence::LossCount;
 use crate::kernel;
+use crate::plan::places;
 use crate::plan::{Leg, NAMESPACE_PREFIX, Plan, PlannedNode, is_of};
-use crate::state::{self, State};
+use crate::state::State;
 
 /// The nftables table, of family netdev, that loses packets.
 const LOSS_TABLE: &str = "signalbox_lab";
@@ -371,7 +372,7 @@ pub(crate) fn standing() -> Result<Vec<String>> {
 pub(crate) fn refuse_standing(plan: &Plan) -> Result<()> {
     let existing = netns::list(NAMESPACE_PREFIX)?;
     let ours = plan.nodes.iter().find(|node| existing.contains(&node.namespace));
-    if ours.is_some() || State::load(&plan.name)?.is_some() || state::directory(&plan.name).exists() {
+    if ours.is_some() || State::load(&plan.name)?.is_some() || places::directory(&plan.name).exists() {
         bail!(
             "the lab {0} stands already; if it is yours, take it down with `signalbox lab down {0}`; otherwise copy the \
              scenario to a file with another `name`",

@@ -13,8 +13,9 @@ use nix::unistd::{Pid, User, chown};
 use signalbox_linux::netns::Namespace;
 
 use crate::language::Routing;
+use crate::plan::places;
 use crate::plan::{Plan, PlannedNode};
-use crate::{kernel, state, wait};
+use crate::{kernel, wait};
 
 /// The time until all programs together have found all routes.
 const CONVERGES: Duration = Duration::from_secs(60);
@@ -44,7 +45,7 @@ impl Router {
     /// Starts the routing programs of a node. Its routes come later.
     pub(crate) fn start(plan: &Plan, node: usize, kind: Routing) -> Result<Self> {
         let planned = &plan.nodes[node];
-        let directory = state::directory(&plan.name).join(format!("{}.routing", planned.name));
+        let directory = places::directory(&plan.name).join(format!("{}.routing", planned.name));
         fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
         let namespace = kernel::namespace(&planned.namespace)?;
         let mut router =

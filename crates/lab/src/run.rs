@@ -17,9 +17,9 @@ use crate::language::{START, Scenario};
 use crate::observe::capture::Captures;
 use crate::observe::dissect;
 use crate::plan::Plan;
+use crate::plan::subset::is_line;
 use crate::steps::act_of;
 use crate::steps::program::Process;
-use crate::subset::is_line;
 use crate::{command, kernel, net, wait};
 
 /// Shows a person how far the run is.

@@ -8,8 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use signalbox_linux::process::Identity;
 
-/// Where the state of all labs is.
-pub(crate) const DIRECTORY: &str = "/run/signalbox/lab";
+use crate::plan::places::{DIRECTORY, directory};
 
 /// What exists or may exist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,16 +105,6 @@ impl State {
         }
         Ok(())
     }
-}
-
-/// Returns the directory of the configurations, sockets and logs of a lab.
-pub(crate) fn directory(lab: &str) -> PathBuf {
-    Path::new(DIRECTORY).join(lab)
-}
-
-/// Returns the path of the control socket of a node.
-pub(crate) fn socket(lab: &str, node: &str) -> PathBuf {
-    directory(lab).join(format!("{node}.sock"))
 }
 
 fn path(lab: &str) -> PathBuf {

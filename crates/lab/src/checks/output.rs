@@ -4,8 +4,8 @@ use super::Judge;
 use crate::evidence::Verdict;
 use crate::evidence::{Evidence, NOT_TAKEN};
 use crate::language::checks::output::Output;
+use crate::plan::subset::is_line;
 use crate::steps::program::ProgramRun;
-use crate::subset::is_line;
 
 impl Judge for Output {
     fn reads_captures(&self) -> bool {

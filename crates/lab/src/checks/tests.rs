@@ -39,11 +39,6 @@ expect = "it"
     read("x.toml", &text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The plan of h1 - r1 - h2.
-pub(crate) fn line() -> Plan {
-    Plan::new(&scenario("clean = true"))
-}
-
 fn message(kind: Kind, at: u64, src: &str, dst: &str, outgoing: bool) -> Message {
     let query = kind == Kind::Query;
     Message {

@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use crate::language::fields::Fields;
+use crate::plan::subset::Names;
 use crate::plan::{Leg, Plan};
 use crate::protocols::fields::Message;
-use crate::subset::Names;
 
 /// A message with the leg along which it went.
 #[derive(Debug, Clone, Copy)]

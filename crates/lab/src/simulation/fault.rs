@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn faults_follow_from_the_seed_and_name_what_is_there() {
-        let plan = crate::checks::tests::line();
+        let plan = crate::plan::line();
         let draw = |seed| draw(&plan, seed, 20, Duration::from_secs(10));
         assert_eq!((draw(1).len(), draw(1) == draw(1), draw(1) == draw(2)), (20, true, false));
         assert_eq!(acts(&plan, &draw(1)).expect("all names exist").len(), 40);

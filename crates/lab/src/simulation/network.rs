@@ -11,9 +11,9 @@ use signalbox_sim::{Boot, Fate, Impairment, LinkConfig, LinkId, NextHop, NodeId,
 use signalbox_units::Percent;
 
 use super::frames::frame;
-use crate::daemon;
 use crate::language::Scenario;
 use crate::observe::trace::{LinkTrace, Trace};
+use crate::plan::configuration::configuration;
 use crate::plan::{Plan, PlannedNode};
 use crate::protocols::frame::Frame;
 
@@ -236,7 +236,7 @@ fn add(sim: &mut Sim<Node>, plan: &Plan, planned: &PlannedNode) -> Result<NodeId
 
 /// Returns the settings of a node, and whether it takes packets that pass by.
 fn settings(plan: &Plan, planned: &PlannedNode) -> Result<(Config, bool)> {
-    let text = daemon::configuration(plan, planned)?;
+    let text = configuration(plan, planned)?;
     let path = format!("{}.toml", planned.name);
     let loaded = signalbox_config::parse(Path::new(&path), &text).usable();
     let (config, _) = loaded.map_err(|findings| {

@@ -15,9 +15,10 @@ use serde_json::Value;
 use super::Act;
 use crate::evidence::Evidence;
 use crate::language::steps::program::RunProgram;
+use crate::plan::places;
+use crate::plan::subset::is_line;
 use crate::run::{Run, now};
-use crate::subset::is_line;
-use crate::{command, kernel, state, wait};
+use crate::{command, kernel, wait};
 
 /// A program has this long to end when asked to.
 pub(crate) const END: Duration = Duration::from_secs(15);
@@ -68,7 +69,7 @@ impl Act for RunProgram {
         let words = self.command.as_ref().iter().map(|word| plan.with_addresses(word));
         let mut words = words.map(|word| word.replace("{signalbox}", &signalbox));
         let mut command = Command::new(words.next().context("a command has at least one word")?);
-        command.args(words).env("SIGNALBOX_SOCKET", state::socket(&plan.name, &plan.nodes[node].name));
+        command.args(words).env("SIGNALBOX_SOCKET", places::socket(&plan.name, &plan.nodes[node].name));
         let record = ProgramRun { id: Some(id.to_owned()), node, started: now()?, ..ProgramRun::default() };
         let mut program = Process::start(&plan.nodes[node].namespace, command, record, self.within.0)?;
         program.wait(&run.evidence, |evidence, line| {

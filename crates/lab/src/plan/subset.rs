@@ -6,7 +6,7 @@ use serde_json::Value;
 use signalbox_units::{BitRate, Span};
 use toml::Value as Wanted;
 
-use crate::plan::Plan;
+use super::Plan;
 
 /// The words of a table that stands for a condition on one value.
 const CONDITIONS: [&str; 7] = ["min", "max", "not", "some", "contains", "present", "one_of"];
@@ -156,7 +156,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::checks::tests::line;
+    use crate::plan::line;
 
     #[track_caller]
     fn compare(wanted: &str, found: Value, misfit: Option<&str>) {

@@ -1,4 +1,10 @@
-//! The plan of a scenario's network: names, addresses, routes. Nothing is made here.
+//! The plan: what has to be made for a scenario. Names, addresses and routes of its network, the configurations of its daemons,
+//! and what the texts of the scenario mean in this network. Nothing is made here.
+
+pub(crate) mod certificates;
+pub(crate) mod configuration;
+pub(crate) mod places;
+pub(crate) mod subset;
 
 use signalbox_units::{BitRate, Percent, Span};
 use std::cmp::Reverse;
@@ -328,6 +334,14 @@ fn automatic(family: Family, n: u16) -> [Prefix; 2] {
         Family::Ipv6 => [1, 2]
             .map(|host| Prefix { address: Ipv6Addr::new(0xfd00, 0, 0, n, 0, 0, 0, host).into(), length: 64 }),
     }
+}
+
+/// Returns the plan of h1 - r1 - h2, for tests.
+#[cfg(test)]
+pub(crate) fn line() -> Plan {
+    let text = "version = 2\nname = \"x\"\ndescription = \"three in a row\"\n\
+                topology = { chain = [\"h1\", \"r1\", \"h2\"], all_links = { rate = \"10mbit\" } }\n";
+    Plan::new(&crate::language::read("x.toml", text).unwrap_or_else(|error| panic!("{error}")))
 }
 
 #[cfg(test)]
