@@ -21,7 +21,7 @@ use crate::plan::places;
 use crate::plan::{NAMESPACE_PREFIX, Plan, PlannedInterface, namespace};
 use crate::report::{Report, junit, plot};
 use crate::run::Run;
-use crate::{checks, expectation, kernel, net, requires, soak, wait};
+use crate::{expectation, judge, kernel, net, requires, soak, wait};
 
 pub(crate) use arguments::Set;
 pub use arguments::{LabArgs, LabCommand};
@@ -359,7 +359,7 @@ fn run_scenario(
             return Err(lab.abandon(error));
         }
     };
-    let outcomes = checks::judge_all(scenario, &evidence);
+    let outcomes = judge::judge_all(scenario, &evidence);
     let report = Report::new(scenario, outcomes, &evidence);
     if !report.ok {
         show_logs(&lab);

@@ -32,13 +32,13 @@
 //! ```
 
 mod certificates;
-mod checks;
 pub mod cli;
 mod command;
 mod daemon;
 mod evidence;
 mod expectation;
 mod help;
+mod judge;
 mod kernel;
 mod lab;
 mod language;

@@ -3,8 +3,8 @@
 use toml::Spanned;
 
 use super::Section;
-use crate::checks::load::Rates;
 use crate::evidence::Evidence;
+use crate::judge::load::Rates;
 use crate::language::checks::Check;
 use crate::language::checks::load::Load;
 

@@ -13,8 +13,8 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::checks::judge_of;
 use crate::evidence::{Evidence, Outcome};
+use crate::judge::judge_of;
 use crate::language::Scenario;
 
 /// The result of a scenario.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::drawing::{COLOURS, escaped, ticks};
 use super::steps;
-use crate::checks::traffic::Service;
 use crate::evidence::Evidence;
+use crate::judge::traffic::Service;
 use crate::steps::traffic::TrafficRun;
 
 /// The time of one point.
@@ -179,7 +179,7 @@ const fn to_f64(number: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checks::tests::evidence;
+    use crate::judge::tests::evidence;
     use crate::steps::traffic::Packet;
 
     #[test]

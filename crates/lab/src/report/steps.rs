@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::Section;
-use crate::checks::load::Cost;
-use crate::checks::traffic::{Service, services};
 use crate::evidence::Evidence;
+use crate::judge::load::Cost;
+use crate::judge::traffic::{Service, services};
 use crate::steps::cost::CostRun;
 use crate::steps::program::ProgramRun;
 use crate::steps::queries::FloodRun;

@@ -26,8 +26,8 @@ use serde::Serialize;
 use serde_json::Value;
 use signalbox_node::Command;
 
-use crate::checks::{self, judge_of};
 use crate::evidence::{Evidence, Outcome};
+use crate::judge::{self, judge_of};
 use crate::language::{START, Scenario};
 use crate::plan::Plan;
 use crate::plan::subset::is_line;
@@ -282,7 +282,7 @@ impl<'a> Simulation<'a> {
                     continue;
                 }
                 (None, Some(verdict)) => Outcome::new(&check.name, verdict.clone()),
-                (None, None) => checks::judge(check, &self.evidence),
+                (None, None) => judge::judge(check, &self.evidence),
             };
             // A check of a step that was left out can judge nothing.
             if !outcome.ok && !left_out.is_empty() && outcome.detail.ends_with(crate::evidence::NOT_TAKEN) {

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::checks::path::visited;
 use crate::evidence::Evidence;
+use crate::judge::path::visited;
 use crate::report::{Section, quantiles};
 use crate::steps::ping::{PingRun, Reply};
 
