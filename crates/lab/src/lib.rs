@@ -1,9 +1,16 @@
 //! The lab: topologies in network namespaces, scenarios that are TOML files, and checks of what has to hold.
 //!
-//! `scenario` reads the file, `plan` decides names, addresses and routes without touching anything, `net` carries the
-//! plan out and takes it down again. `steps` and `checks` each have a table of all kinds, `run` does the steps, and the
-//! checks judge from outside the daemons what `observe` captured. `protocols` has a folder for each signaling protocol.
-//! `docs/lab.md` describes the format. `simulation` runs scenarios in virtual time, `replay` repeats a recorded node.
+//! The crate has layers. A layer uses those below it, and none above; `cargo xtask deps` checks it. From the bottom:
+//!
+//! * `protocols`: the signaling protocols by their names, and how their messages are read from frames;
+//! * `language`: what the file of a scenario says, read and checked;
+//! * `plan`: what has to be made for it: names, addresses, routes, configurations. Nothing is made;
+//! * `run`: what is made and done: namespaces, programs, steps, or the same in virtual time, and what was observed;
+//! * `judge`: the checks, which judge what was observed from outside the daemons;
+//! * `report`: text, JSON, plots;
+//! * [`cli`]: the commands.
+//!
+//! Beside them [`replay`] repeats a recorded node. `docs/lab.md` describes the format of scenarios.
 //!
 //! [`read_scenario`] reads the text of a scenario, as `signalbox lab run` does before it makes anything:
 //!
@@ -31,36 +38,17 @@
 //! # Ok::<(), anyhow::Error>(())
 //! ```
 
-mod certificates;
 pub mod cli;
-mod command;
-mod daemon;
-mod evidence;
-mod expectation;
-mod help;
 mod judge;
-mod kernel;
-mod lab;
 mod language;
-mod net;
-mod observe;
-mod packets;
 mod plan;
 mod protocols;
-mod queues;
 pub mod replay;
 mod report;
-mod requires;
-mod routing;
 mod run;
-pub mod scratch;
-pub mod simulation;
-mod soak;
-mod state;
-mod steps;
-mod wait;
 
 pub use report::drawing;
+pub use run::scratch;
 
 /// A scenario in short.
 #[derive(Debug, Clone, PartialEq, Eq)]

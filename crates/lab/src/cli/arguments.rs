@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use signalbox_units::Span;
 
-use crate::help::help;
+use super::help::help;
 
 const HELP: &str = concat!(
     help!(

@@ -1,8 +1,8 @@
 //! The check `clean`.
 
 use super::Judge;
-use crate::evidence::{Evidence, Verdict};
 use crate::language::checks::clean::Clean;
+use crate::run::evidence::{Evidence, Verdict};
 
 impl Judge for Clean {
     fn reads_captures(&self) -> bool {

@@ -3,8 +3,8 @@
 use toml::Spanned;
 
 use super::Judge;
-use crate::evidence::{Evidence, Verdict};
 use crate::language::checks::counter::Counter;
+use crate::run::evidence::{Evidence, Verdict};
 
 impl Judge for Counter {
     fn reads_captures(&self) -> bool {

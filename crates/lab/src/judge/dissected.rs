@@ -1,9 +1,9 @@
 //! The check `dissected`: messages as another dissector reads them.
 
 use super::Judge;
-use crate::evidence::{Evidence, Verdict};
 use crate::language::checks::dissected::Dissected;
-use crate::observe::dissect::Report;
+use crate::run::evidence::{Evidence, Verdict};
+use crate::run::observe::dissect::Report;
 
 impl Judge for Dissected {
     fn judge(&self, evidence: &Evidence) -> Verdict {

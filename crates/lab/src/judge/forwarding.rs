@@ -5,12 +5,12 @@ use toml::Spanned;
 
 use super::Judge;
 use super::select;
-use crate::evidence::{Evidence, Verdict};
 use crate::language::checks::forwarding::Forwarding;
-use crate::observe::passed::Passed;
 use crate::plan::Leg;
 use crate::protocols;
-use crate::steps::traffic::ProbeRun;
+use crate::run::evidence::{Evidence, Verdict};
+use crate::run::observe::passed::Passed;
+use crate::run::steps::traffic::ProbeRun;
 
 impl Judge for Forwarding {
     fn judge(&self, evidence: &Evidence) -> Verdict {

@@ -1,8 +1,8 @@
 //! The check `kernel`: what the kernel of a node held at two moments.
 
 use super::Judge;
-use crate::evidence::{Evidence, Verdict};
 use crate::language::checks::kernel::Kernel;
+use crate::run::evidence::{Evidence, Verdict};
 
 impl Judge for Kernel {
     fn reads_captures(&self) -> bool {

@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 use toml::Spanned;
 
 use super::Judge;
-use crate::evidence::{Evidence, Verdict};
 use crate::language::checks::load::Load;
 use crate::protocols::gist::message::Kind;
 use crate::protocols::gist::seen::Seen;
-use crate::steps::cost::CostRun;
-use crate::steps::queries::FloodRun;
+use crate::run::evidence::{Evidence, Verdict};
+use crate::run::steps::cost::CostRun;
+use crate::run::steps::queries::FloodRun;
 
 /// The best of fewer undisturbed runs means little.
 const RUNS_MIN: usize = 50;

@@ -6,11 +6,11 @@ use toml::Spanned;
 
 use super::Judge;
 use super::select::{self, Span};
-use crate::evidence::{Evidence, Verdict};
 use crate::language::checks::messages::{Messages, Per};
 use crate::language::fields;
-use crate::observe::passed::Passed;
 use crate::plan::Leg;
+use crate::run::evidence::{Evidence, Verdict};
+use crate::run::observe::passed::Passed;
 
 impl Judge for Messages {
     fn simulated(&self) -> bool {

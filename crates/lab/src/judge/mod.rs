@@ -21,9 +21,9 @@ pub(crate) mod traffic;
 
 use serde_json::Value;
 
-use crate::evidence::{Evidence, Outcome, Verdict};
 use crate::language::checks::Check;
 use crate::language::{NamedCheck, Scenario};
+use crate::run::evidence::{Evidence, Outcome, Verdict};
 
 /// What judges the checks of a kind.
 pub(crate) trait Judge {

@@ -1,11 +1,11 @@
 //! The check `output`: what a program printed, and how it ended.
 
 use super::Judge;
-use crate::evidence::Verdict;
-use crate::evidence::{Evidence, NOT_TAKEN};
 use crate::language::checks::output::Output;
 use crate::plan::subset::is_line;
-use crate::steps::program::ProgramRun;
+use crate::run::evidence::Verdict;
+use crate::run::evidence::{Evidence, NOT_TAKEN};
+use crate::run::steps::program::ProgramRun;
 
 impl Judge for Output {
     fn reads_captures(&self) -> bool {

@@ -2,9 +2,9 @@
 
 use super::Judge;
 use super::select::Span;
-use crate::evidence::{Evidence, Verdict};
 use crate::language::checks::path::Path;
-use crate::steps::ping::{PingRun, Reply};
+use crate::run::evidence::{Evidence, Verdict};
+use crate::run::steps::ping::{PingRun, Reply};
 
 impl Judge for Path {
     fn reads_captures(&self) -> bool {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use toml::Spanned;
 
-use crate::evidence::Evidence;
-use crate::observe::passed::Passed;
 use crate::plan::Leg;
 use crate::protocols::fields::Message;
+use crate::run::evidence::Evidence;
+use crate::run::observe::passed::Passed;
 
 /// The time that a check judges.
 #[derive(Debug, Clone, Copy)]

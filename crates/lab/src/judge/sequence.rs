@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::Judge;
 use super::select::{self, Span};
-use crate::evidence::{Evidence, Verdict};
 use crate::language::checks::sequence::{Item, Sequence};
-use crate::observe::passed::Passed;
 use crate::plan::Leg;
+use crate::run::evidence::{Evidence, Verdict};
+use crate::run::observe::passed::Passed;
 
 impl Item {
     fn is(&self, evidence: &Evidence, passed: &Passed<'_>, leg: Leg) -> bool {

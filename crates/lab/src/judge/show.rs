@@ -1,8 +1,8 @@
 //! The check `show`: what the daemons show after the last step. The run itself looks (`Expectation::becomes`).
 
 use super::Judge;
-use crate::evidence::{Evidence, Verdict};
 use crate::language::checks::show::Show;
+use crate::run::evidence::{Evidence, Verdict};
 
 impl Judge for Show {
     fn reads_captures(&self) -> bool {

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use super::{judge, judge_of};
-use crate::evidence::{Evidence, LossCount, Stop};
 use crate::language::expectation::Expectation;
 use crate::language::{NamedCheck, read};
-use crate::observe::trace::{LinkTrace, Trace};
 use crate::plan::Plan;
 use crate::protocols::gist::message::Kind;
 use crate::protocols::gist::seen::{Carrier, Message, Seen, Session};
-use crate::steps::cost::CostRun;
-use crate::steps::ping::{PingRun, Reply};
-use crate::steps::program::ProgramRun;
-use crate::steps::queries::FloodRun;
+use crate::run::evidence::{Evidence, LossCount, Stop};
+use crate::run::observe::trace::{LinkTrace, Trace};
+use crate::run::steps::cost::CostRun;
+use crate::run::steps::ping::{PingRun, Reply};
+use crate::run::steps::program::ProgramRun;
+use crate::run::steps::queries::FloodRun;
 
 const SESSION: Session = [7; 16];
 

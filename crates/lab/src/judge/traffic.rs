@@ -7,9 +7,9 @@ use signalbox_units::{BitRate, Percent};
 
 use super::Judge;
 use super::select::{self, Span};
-use crate::evidence::{Evidence, Verdict};
 use crate::language::checks::traffic::Traffic;
-use crate::steps::traffic::{Packet, TrafficRun};
+use crate::run::evidence::{Evidence, Verdict};
+use crate::run::steps::traffic::{Packet, TrafficRun};
 
 /// A share of fewer packets means little, and with fewer packets behind a gap it may not be over.
 const PACKETS_MIN: usize = 100;

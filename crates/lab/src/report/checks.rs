@@ -3,10 +3,10 @@
 use toml::Spanned;
 
 use super::Section;
-use crate::evidence::Evidence;
 use crate::judge::load::Rates;
 use crate::language::checks::Check;
 use crate::language::checks::load::Load;
+use crate::run::evidence::Evidence;
 
 /// Returns what the report shows of a check. Sections with the same title become one.
 pub(super) fn section(check: &Check, evidence: &Evidence) -> Option<Section> {

@@ -61,7 +61,7 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::Outcome;
+    use crate::run::evidence::Outcome;
 
     #[test]
     fn a_check_is_a_test_case_and_a_scenario_that_was_not_run_is_skipped() {

@@ -5,6 +5,7 @@ pub mod drawing;
 pub(crate) mod junit;
 pub(crate) mod plot;
 mod protocols;
+pub(crate) mod simulated;
 mod steps;
 
 use std::fmt::Write as _;
@@ -13,9 +14,9 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::evidence::{Evidence, Outcome};
 use crate::judge::judge_of;
 use crate::language::Scenario;
+use crate::run::evidence::{Evidence, Outcome};
 
 /// The result of a scenario.
 #[derive(Debug, Clone, Serialize)]
@@ -135,7 +136,7 @@ fn measurements(scenario: &Scenario, evidence: &Evidence) -> Value {
         }
     }
     if !evidence.losses.is_empty() {
-        let loss = |count: &crate::evidence::LossCount| {
+        let loss = |count: &crate::run::evidence::LossCount| {
             json!({
                 "link": evidence.plan.links[count.link].name,
                 "to": evidence.plan.nodes[count.node].name,

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::drawing::{COLOURS, escaped, ticks};
 use super::steps;
-use crate::evidence::Evidence;
 use crate::judge::traffic::Service;
-use crate::steps::traffic::TrafficRun;
+use crate::run::evidence::Evidence;
+use crate::run::steps::traffic::TrafficRun;
 
 /// The time of one point.
 const BIN: Duration = Duration::from_millis(200);
@@ -180,7 +180,7 @@ const fn to_f64(number: usize) -> f64 {
 mod tests {
     use super::*;
     use crate::judge::tests::evidence;
-    use crate::steps::traffic::Packet;
+    use crate::run::steps::traffic::Packet;
 
     #[test]
     fn a_delay_has_a_gap_where_no_packet_arrived_and_events_are_marked() {

@@ -5,14 +5,14 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::Section;
-use crate::evidence::Evidence;
 use crate::judge::load::Cost;
 use crate::judge::traffic::{Service, services};
-use crate::steps::cost::CostRun;
-use crate::steps::program::ProgramRun;
-use crate::steps::queries::FloodRun;
-use crate::steps::reserve::ANSWERS;
-use crate::steps::traffic::TrafficRun;
+use crate::run::evidence::Evidence;
+use crate::run::steps::cost::CostRun;
+use crate::run::steps::program::ProgramRun;
+use crate::run::steps::queries::FloodRun;
+use crate::run::steps::reserve::ANSWERS;
+use crate::run::steps::traffic::TrafficRun;
 
 /// What the report shows people.
 pub(super) fn sections(evidence: &Evidence) -> Vec<Section> {

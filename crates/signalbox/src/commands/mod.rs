@@ -82,7 +82,7 @@ subcommands! {
         /// Networks of namespaces on this machine, and scenarios that run in them.
         Lab(signalbox_lab::cli::LabArgs),
         /// Scenarios in virtual time: the same engines without a kernel, with any number of seeds and faults.
-        Sim(signalbox_lab::simulation::cli::SimArgs),
+        Sim(signalbox_lab::cli::sim::SimArgs),
         /// Measure the engines and the daemon on this machine.
         Bench(lab::BenchArgs),
         /// Print a script that completes words of this command in a shell.

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use crate::evidence::Evidence;
-use crate::observe::trace::LinkTrace;
 use crate::protocols::rsvp::message::RsvpType;
 use crate::protocols::{boomerang, casp, rsvp};
 use crate::report::Section;
+use crate::run::evidence::Evidence;
+use crate::run::observe::trace::LinkTrace;
 
 /// The types of RSVP messages that are counted.
 const RSVP: [(RsvpType, &str); 10] = [

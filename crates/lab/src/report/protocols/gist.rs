@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::evidence::Evidence;
-use crate::observe::trace::LinkTrace;
 use crate::plan::{Leg, PlannedLink};
 use crate::protocols::gist::message::Kind;
 use crate::protocols::gist::seen::{Message, Seen, Session};
 use crate::report::{Section, quantiles};
-use crate::steps::ping::PingRun;
+use crate::run::evidence::Evidence;
+use crate::run::observe::trace::LinkTrace;
+use crate::run::steps::ping::PingRun;
 
 const KINDS: [(Kind, &str); 5] = [
     (Kind::Query, "Query"),

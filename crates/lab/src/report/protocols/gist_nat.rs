@@ -7,10 +7,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::gist;
-use crate::evidence::Evidence;
 use crate::protocols::gist::message::Kind;
 use crate::protocols::gist::seen::{Message, Session};
 use crate::report::Section;
+use crate::run::evidence::Evidence;
 
 /// What the paper on NAT traversal for GIST measured (Bless and Roehricht, 2010, tables 6.1 and 6.2), in milliseconds.
 const PUBLISHED_QUERY: f64 = 2.153;

@@ -8,7 +8,7 @@ mod ping;
 use serde_json::Value;
 
 use super::Section;
-use crate::evidence::Evidence;
+use crate::run::evidence::Evidence;
 
 /// What the report shows of a protocol.
 pub(super) struct Shown {

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::evidence::Evidence;
 use crate::judge::path::visited;
 use crate::report::{Section, quantiles};
-use crate::steps::ping::{PingRun, Reply};
+use crate::run::evidence::Evidence;
+use crate::run::steps::ping::{PingRun, Reply};
 
 /// The path of the last reply.
 pub(super) fn sections(evidence: &Evidence) -> Vec<Section> {

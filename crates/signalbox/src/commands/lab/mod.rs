@@ -12,9 +12,9 @@ impl Run for signalbox_lab::cli::LabArgs {
     }
 }
 
-impl Run for signalbox_lab::simulation::cli::SimArgs {
+impl Run for signalbox_lab::cli::sim::SimArgs {
     fn run(self) -> Result<Exit> {
-        signalbox_lab::simulation::cli::run(self).map(Exit::Of)
+        signalbox_lab::cli::sim::run(self).map(Exit::Of)
     }
 }
 
