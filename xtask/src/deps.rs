@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::Value;
 
+use crate::layers;
 use crate::metadata::{self, list, text};
 
 /// Each crate of the workspace, and the crates of the workspace that it may depend on. A crate that is not listed is an
@@ -212,6 +213,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
         check_features(package, &mut faults);
         check_never(package, &reach, &mut faults);
     }
+    let layers = layers::check(root, &mut faults)?;
     for fault in &faults {
         println!("deps: {fault}");
     }
@@ -219,6 +221,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
         let edges: usize =
             ours.iter().map(|p| p.declared.iter().filter(|d| is_ours(&d.0, &ours)).count()).sum();
         println!("deps: {} crates, {edges} edges between them, every one allowed", ours.len());
+        layers.iter().for_each(|line| println!("deps: {line}, none of an upper one"));
     }
     Ok(faults.is_empty())
 }

@@ -5,6 +5,7 @@
 mod api;
 mod conformance;
 mod deps;
+mod layers;
 mod licences;
 #[cfg(test)]
 mod links;
@@ -28,7 +29,7 @@ Commands:
       --complete     also that the file has every message, field and value
       --add          add what is new to the file; refused if clients lose something
       --release      make the API as it is now the released one, whatever clients lose
-  deps                                         check which crate may depend on which (ARCHITECTURE.md)
+  deps                                         check which crate, and which layer of a crate, may use which (ARCHITECTURE.md)
   licences                                     check licences, sources and bans of all dependencies (deny.toml)
   skeleton                                     check that all engine crates have the same files, lints and signatures
   schema [--check]                             write the JSON Schemas of the command's output, or compare them
