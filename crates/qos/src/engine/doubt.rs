@@ -47,6 +47,8 @@ pub(super) struct Doubt {
     /// Requests until this node leaves the path without an answer, if the next peer has reported a route change. Otherwise it waits
     /// until its state expires.
     left: Option<u8>,
+    /// The hop count with which that report is passed on again; 0: it is not.
+    hops: u8,
 }
 
 /// A request of the previous peer that goes along the new route.
@@ -77,8 +79,8 @@ impl Qos {
                 (Doubt { then: if then == Then::Route { then } else { doubt.then }, ..doubt }, false)
             }
             reported => {
-                let left = reported.and_then(|doubt| doubt.left);
-                (Doubt { then, at: self.now + interval, interval, left }, true)
+                let (left, hops) = reported.map_or((None, 0), |doubt| (doubt.left, doubt.hops));
+                (Doubt { then, at: self.now + interval, interval, left, hops }, true)
             }
         };
         session.seldom.change(|seldom| seldom.doubt = Some(doubt));
@@ -90,8 +92,8 @@ impl Qos {
     }
 
     /// Handles the report of the next peer that the route before it changed. The first question waits for the tear of the node where
-    /// the routes part, or for a RESERVE.
-    pub(super) fn doubt_path(&mut self, key: Key) {
+    /// the routes part, or for a RESERVE. `hops`: with which the report is passed on again, with each question.
+    pub(super) fn doubt_path(&mut self, key: Key, hops: u8) {
         let interval = self.config.request_retry;
         let first = self.now + interval / 2;
         let tears = self.config.tear_old_branch;
@@ -104,13 +106,16 @@ impl Qos {
         session.seldom.change(|seldom| {
             let (then, at) =
                 seldom.doubt.map_or((Then::Stay, first), |known| (known.then, known.at.min(first)));
-            seldom.doubt = Some(Doubt { then, at, interval, left: Some(QUESTIONS) });
+            seldom.doubt = Some(Doubt { then, at, interval, left: Some(QUESTIONS), hops });
         });
     }
 
     /// Forgets what the next peer reported: another one is the next peer now.
     pub(super) fn forget_report(&mut self, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
+        if session.seldom.deaf_until.is_some() {
+            session.seldom.change(|seldom| seldom.deaf_until = None);
+        }
         let Some(doubt) = session.seldom.doubt.filter(|doubt| doubt.left.is_some()) else { return };
         let waits = (doubt.then != Then::Stay).then_some(Doubt { left: None, ..doubt });
         session.seldom.change(|seldom| seldom.doubt = waits);
@@ -129,6 +134,9 @@ impl Qos {
         let doubt = Doubt { interval, at: self.now + interval, left, ..doubt };
         session.seldom.change(|seldom| seldom.doubt = Some(doubt));
         self.require_reserve(key);
+        if left.is_some() {
+            self.pass_report_again(key, doubt.hops);
+        }
     }
 
     /// Gives back what this node holds of an old branch. It sends no tear: should the next peer have this node as its previous peer

@@ -253,6 +253,11 @@ impl Qos {
         session.rate = given.rate;
         session.set_previous_peer(arrival.sii);
         session.state = arrival.state.into();
+        session.end_report(arrival.sii);
+        // The former peer is this one, which has another identity since it started again.
+        if other_peer && arrival.peer_address.is_some() && arrival.peer_address == session.source.address {
+            session.seldom.change(|seldom| seldom.report = None);
+        }
         session.set_mri(&arrival.mri);
         session.nslp_previous = arrival.nslp;
         session.nslp_next = nslp_next;

@@ -13,7 +13,7 @@
 //! | `response.rs` | §5.4.3, §5.2.4 |
 //! | `notify.rs` | §5.4.4 |
 //! | `refresh.rs`, `summary.rs` | §5.3.4, §5.3.6, §5.3.7 |
-//! | `reroute.rs` | §5.2.5 |
+//! | `reroute.rs`, `doubt.rs`, `report.rs` | §5.2.5 |
 //! | `binding.rs` | §3.2.8, §4.6 |
 //! | `aggregate.rs` | §4.5 |
 //! | `stateless.rs` | §4.7 |
@@ -45,6 +45,7 @@ mod packed;
 mod query;
 mod receive;
 mod refresh;
+mod report;
 mod reroute;
 mod reserve;
 mod response;
@@ -338,6 +339,7 @@ impl Qos {
     fn step(&mut self, key: Key, resources: &mut Resources) {
         self.step_requests(key, resources);
         self.step_local(key, resources);
+        self.step_report(key);
         self.step_doubt(key, resources);
         let Some(session) = self.sessions.get(key) else { return }; // what was due may have ended it
         if session.expires.is_due(self.now) {

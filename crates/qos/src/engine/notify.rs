@@ -43,12 +43,16 @@ impl Qos {
             if session.marks.has(Marks::ROUTE_DOUBTED) {
                 return; // an earlier one was passed on, and nothing has come back since
             }
+            if !self.takes_report(key) {
+                return; // a copy of one that was taken
+            }
+            let Some(session) = self.sessions.get_mut(key) else { return };
             session.marks.set(Marks::ROUTE_DOUBTED, true);
             if session.marks.has(Marks::QNI) {
                 return self.verify_route(key);
             }
-            if session.next_peer() == arrival.sii {
-                self.doubt_path(key);
+            if session.next_peer() == arrival.sii || session.was_next_peer(arrival.sii) {
+                self.doubt_path(key, self.hops_of_copies(arrival));
             }
         }
         let Some(session) = invariant!(self.sessions.get(key), "a doubt ends no session") else { return };

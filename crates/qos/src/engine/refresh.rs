@@ -34,6 +34,7 @@ impl Qos {
         session.period_in = period;
         session.state = arrival.state.into();
         session.hops = Some(arrival.hops);
+        session.end_report(arrival.sii);
         session.marks.set(Marks::UNCOUNTED, !arrival.counted);
         if !message.refreshed.is_empty() {
             session.seldom.change(|seldom| copy_objects(&mut seldom.refreshed, &message.refreshed));
@@ -116,6 +117,7 @@ impl Qos {
             session.marks.set(Marks::ROUTE_UNSETTLED, false);
             self.verify_interface(key);
         }
+        self.forget_taken(key);
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.period_out = slewed(session.period_out, target);
         let period = core::time::Duration::from_millis(session.period_out.into());

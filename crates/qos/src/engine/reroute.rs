@@ -109,6 +109,7 @@ impl Qos {
         let gone = match event {
             NetworkEvent::Good(sii) if sii == back => {
                 session.marks.set(Marks::PREVIOUS_NOTIFIED, false);
+                session.end_report(Some(sii));
                 if upstream {
                     self.verify_interface(key);
                 }
@@ -141,14 +142,20 @@ impl Qos {
         self.notify_old_peer(key, back);
     }
 
-    /// Reports to the old peer, once, that the route before this node changed (RFC 5974 §5.2.5.3). It goes there by explicit
-    /// routing.
+    /// Reports to the old peer that the route before this node changed (RFC 5974 §5.2.5.3): once for a change, and in datagrams with
+    /// copies.
     fn notify_old_peer(&mut self, key: Key, old: SiiHandle) {
         let Some(session) = invariant!(self.sessions.get_mut(key), "a NOTIFY has a session") else { return };
         if session.marks.has(Marks::PREVIOUS_NOTIFIED) {
             return;
         }
         session.marks.set(Marks::PREVIOUS_NOTIFIED, true);
+        self.repeat_report(key, old);
+        self.send_report(key, old);
+    }
+
+    /// Sends the report to the old peer, by explicit routing.
+    pub(super) fn send_report(&mut self, key: Key, old: SiiHandle) {
         let Some(session) = self.sessions.get(key) else { return };
         let notify = Message {
             generic: generic_back(session),

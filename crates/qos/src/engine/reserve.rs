@@ -206,6 +206,7 @@ fn other_peer(
             "tear dropped"
         );
         session.seldom.change(|seldom| seldom.old_previous_peer.take_if(|(old, _)| Some(*old) == sii));
+        session.end_report(sii);
         return Decision::Drop;
     }
     let stored = session.rsn_in.get().unwrap_or_default();

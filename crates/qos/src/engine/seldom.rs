@@ -9,6 +9,7 @@ use signalbox_resources::GrantId;
 
 use super::circle::Uncounted;
 use super::doubt::{Doubt, Request};
+use super::report::Report;
 use super::session::OldBranch;
 use crate::wire::MessageId;
 
@@ -50,6 +51,10 @@ pub(super) struct Seldom {
     pub(super) doubt: Option<Doubt>,
     /// The request that the next RESERVE of a repair carries.
     pub(super) request: Option<Request>,
+    /// The report to a former peer that is sent again.
+    pub(super) report: Option<Report>,
+    /// No report of the next peer is taken before this time.
+    pub(super) deaf_until: Option<Time>,
 }
 
 impl Empty for Seldom {
@@ -71,6 +76,8 @@ impl Empty for Seldom {
         circling: None,
         doubt: None,
         request: None,
+        report: None,
+        deaf_until: None,
     };
     const NOTHING: &'static Self = &Self::EMPTY;
 }

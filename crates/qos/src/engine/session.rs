@@ -568,8 +568,10 @@ impl Session {
         let hold = local.and_then(|l| l.hold_until);
         let again = local.and_then(|l| l.report_by);
         let retry = local.and_then(|l| l.retry?.at);
-        let doubt = self.seldom.doubt.as_ref().map(|doubt| doubt.at);
-        [self.expires.get(), self.refresh_at.get(), pending, hold, again, retry, doubt]
+        let seldom = &*self.seldom;
+        let doubt = seldom.doubt.as_ref().map(|doubt| doubt.at);
+        let report = seldom.report.as_ref().map(|report| report.at);
+        [self.expires.get(), self.refresh_at.get(), pending, hold, again, retry, doubt, report]
             .into_iter()
             .flatten()
             .min()

@@ -62,6 +62,7 @@ impl Qos {
                 continue;
             }
             session.expires = (self.now + self.config.lifetime(session.period_in)).into();
+            session.end_report(arrival.sii);
             self.counters.refreshed += 1;
             tracing::trace!(session = %id, "reservation refreshed by a summary");
             if let Some(key) = key {

@@ -7,6 +7,7 @@ mod ends;
 mod faults;
 mod hostile;
 mod relay;
+mod report;
 mod requests;
 mod reroute;
 mod rig;

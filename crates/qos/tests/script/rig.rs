@@ -35,6 +35,8 @@ pub(crate) struct Sent {
     pub(crate) mri: Mri,
     pub(crate) sii: Option<SiiHandle>,
     pub(crate) reliable: bool,
+    /// Its GIST hop count, if it is not a new one.
+    pub(crate) hops: Option<u8>,
 }
 
 impl Sent {
@@ -188,6 +190,7 @@ impl Rig {
                         mri: m.mri,
                         sii: m.sii,
                         reliable: m.attributes.reliable,
+                        hops: m.hops,
                     }),
                     Output::RouteLookup { id, query } => {
                         self.incoming.push(query.iif);

@@ -3,9 +3,11 @@
 
 use core::time::Duration;
 
+use signalbox_gist::wire::{Encapsulation, MAGIC, Message};
 use signalbox_node::Command;
 use signalbox_node::qos::{self, Flow, QosRequest, ReserveRequest};
-use signalbox_sim::{Family, LinkConfig, LinkId, NodeId, Sim};
+use signalbox_qos::wire::MessageType;
+use signalbox_sim::{Family, LinkConfig, LinkId, NodeId, Packet, Sim};
 
 use super::net::{Host, MODES, Mode, SECOND, config};
 use super::reroute::{Diamond, RATE, all, held};
@@ -114,6 +116,38 @@ fn the_routers_of_a_former_way_give_their_parts_back() {
                     let strays = net.sim.wait(SECOND * 300, |sim| !(free(sim) && stands(sim)));
                     assert!(!strays, "{what}: at {}", net.sim.now());
                 }
+            }
+        }
+    }
+}
+
+fn is_notify(packet: &Packet) -> bool {
+    let octets = packet.payload.strip_prefix(&MAGIC);
+    let message = octets.and_then(|octets| Message::parse(octets, Encapsulation::Normal).ok());
+    message.and_then(|message| message.nslp_data).and_then(<[u8]>::first) == Some(&MessageType::NOTIFY.0)
+}
+
+/// The same where the first reports are lost between two nodes of the former way: copies follow.
+#[test]
+fn a_lost_report_leaves_no_part_behind() {
+    for receiver_initiated in [false, true] {
+        // The report begins at the other end.
+        let cut = if receiver_initiated { 3 } else { 0 };
+        for deaf in (0..4).filter(|link| *link != cut) {
+            for seed in 0..3 {
+                let what = format!("{receiver_initiated} {deaf} {seed}");
+                let mut net = TwoWays::reserved(seed, Mode::Datagrams, receiver_initiated);
+                let (former, kept) = (net.former, net.kept);
+                let until = net.sim.now() + Duration::from_millis(1500);
+                net.sim.set_filter(net.links[deaf], move |now, _, packet| now < until && is_notify(packet));
+                net.sim.set_link_up(net.links[cut], false);
+                let free = |sim: &Sim<Host>| former.iter().all(|node| sum(sim, *node) == 0);
+                let gone = net.sim.wait(SECOND * 12, free);
+                assert!(gone, "{what}: {:?}", former.map(|node| sum(&net.sim, node)));
+                let stands = |sim: &Sim<Host>| kept.iter().all(|node| sum(sim, *node) == RATE);
+                net.sim.expect(&what, SECOND, stands);
+                let strays = net.sim.wait(SECOND * 300, |sim| !(free(sim) && stands(sim)));
+                assert!(!strays, "{what}: at {}", net.sim.now());
             }
         }
     }
