@@ -58,6 +58,7 @@ mod message_ids;
 mod moved;
 pub mod neighbour;
 mod outbox;
+mod overdue;
 mod packed;
 mod packet;
 mod path;

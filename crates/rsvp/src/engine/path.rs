@@ -13,6 +13,7 @@ use super::forward::Tears;
 use super::interfaces::Iface;
 use super::io::RsvpEvent;
 use super::neighbour::Incoming;
+use super::overdue::Pace;
 use super::receive::Failure;
 use super::sender::{E_POLICE, HELD, LOCAL, NON_RSVP, PROTECTED, RESV, STANDBY, Sender};
 use super::session::NONE;
@@ -34,6 +35,7 @@ pub(super) struct PathContents<'a> {
     pub(super) expires: Stamp,
     received: Received,
     pub(super) ttl: u8,
+    pace: Pace,
     /// [`E_POLICE`] and [`NON_RSVP`].
     pub(super) flags: u16,
     /// Whether it has a SESSION_ATTRIBUTE, and whether that desires local protection.
@@ -83,6 +85,7 @@ impl Rsvp {
             expires: Stamp::after(self.now + life),
             received: self.received(life, period),
             ttl: packet.ttl,
+            pace: Pace::of(period),
             flags: flag(E_POLICE, message.e_police) | flag(NON_RSVP, non_rsvp),
             protection: message.kept().find_map(|object| attribute::protection(object.octets)),
         };
@@ -146,6 +149,7 @@ impl Rsvp {
             sender.iif = contents.iface;
             sender.adspec = adspec;
             sender.ttl = contents.ttl;
+            sender.pace = contents.pace;
             sender.expires = contents.expires;
             sender.flags |= contents.flags;
             if !carried.is_empty() {
@@ -232,6 +236,7 @@ impl Rsvp {
         let police = sender.flags & E_POLICE;
         sender.flags = sender.flags & !(E_POLICE | NON_RSVP) | contents.flags;
         sender.ttl = contents.ttl;
+        sender.pace = contents.pace;
         if new_tspec {
             sender.tspec = self.shared.tspec(&contents.tspec);
         }

@@ -176,7 +176,10 @@ impl Rsvp {
             return; // Paths reach as far as the data (RFC 2205 §3.3)
         }
         if self.is_cut_off(sender) {
-            return self.hold_path(key);
+            return self.hold_path(key, "the incoming link is down");
+        }
+        if self.is_doubtful(sender) {
+            return self.hold_path(key, "the route changed, and the previous hop is silent");
         }
         if sender.extra.is_none() {
             let iface = sender.oif;
@@ -199,8 +202,8 @@ impl Rsvp {
     }
 
     /// Notes that a Path was due and not sent.
-    fn hold_path(&mut self, key: Key) {
-        tracing::debug!(session = %self.logged_of(key), reason = "the incoming link is down", "Path held back");
+    fn hold_path(&mut self, key: Key, reason: &str) {
+        tracing::debug!(session = %self.logged_of(key), reason, "Path held back");
         if let Some(sender) = self.senders.get_mut(key) {
             sender.set(HELD, true);
         }

@@ -9,6 +9,7 @@ use signalbox_resources::intserv::TSpec;
 
 use super::carried::Carried;
 use super::interfaces::Iface;
+use super::overdue::Pace;
 use super::session::NONE;
 use super::staged::Stage;
 use crate::wire::Selector;
@@ -53,6 +54,8 @@ pub(crate) struct Sender {
     pub(crate) gateway: u32,
     /// TTL of the last Path.
     pub(crate) ttl: u8,
+    /// The refresh period of the last Path.
+    pub(crate) pace: Pace,
     /// Stage of its Paths, if it leaves by one interface.
     pub(crate) path_stage: Stage,
     /// Stage of the Resvs to the previous hop.
@@ -84,7 +87,8 @@ pub(crate) const LOCAL: u16 = 512;
 /// Path state of a group for applications of this node only (Local_Only of RFC 2209; RFC 2205 §3.9).
 pub(crate) const LOCAL_ONLY: u16 = 1024;
 
-/// A Path was due while the incoming interface was down. It is sent as soon as a Path arrives again.
+/// A Path was due while the incoming interface was down, or along a new route while its previous hop was silent. It is sent as soon as a
+/// Path arrives again.
 pub(crate) const HELD: u16 = 2048;
 
 /// The Paths desire local protection.
@@ -189,6 +193,7 @@ impl Sender {
             flags,
             gateway: 0,
             ttl: 0,
+            pace: Pace::default(),
             path_stage: Stage::OVER,
             resv_stage: Stage::OVER,
             extra: None,

@@ -154,6 +154,44 @@ fn a_path_that_was_held_back_goes_out_when_paths_come_in_again() {
     }
 }
 
+/// A router whose route was away finds it again, and hears no Paths meanwhile: the data may come to the next hop by another way, where its
+/// Path would take the place of the previous hop, and its PathTear what is reserved. It waits for the next Path. One that came lately is
+/// followed at once.
+#[test]
+fn path_state_without_refreshes_follows_no_new_route() {
+    let away = |rig: &mut Rig| {
+        rig.routes.clear();
+        rig.input(Input::RouteChanged(Prefix { addr: addr("10.9.0.0"), len: 24 }))
+    };
+    for seconds in [50, 80, 150] {
+        let silent = seconds > 60;
+        let mut rig = Rig::new();
+        rig.path(&Path::new());
+        assert_eq!(kinds(&away(&mut rig)), []);
+        rig.wait(Duration::from_secs(seconds));
+        let mut sent = rig.route("10.9.0.0", 24, 2);
+        sent.extend(rig.wait(Duration::from_secs(2)));
+        assert_eq!(all(&sent, MessageType::PATH).len(), usize::from(!silent), "{seconds}");
+        let next = kinds(&rig.path(&Path::new()));
+        assert_eq!(next, if silent { vec![(MessageType::PATH, session().dest)] } else { vec![] });
+        let sent = rig.wait(Duration::from_secs(45));
+        assert!(!all(&sent, MessageType::PATH).is_empty(), "refreshes go on");
+    }
+    // Another interface, and no Path any more: nothing goes there but the end of the state.
+    let mut rig = Rig::new();
+    rig.path(&Path::new());
+    rig.wait(Duration::from_secs(80));
+    rig.route("10.9.0.0", 24, 3);
+    let sent = rig.wait(Duration::from_secs(70));
+    assert!(all(&sent, MessageType::PATH).is_empty(), "{sent:?}");
+    // Along a route that stays refreshes go on as long as the state lives.
+    let mut rig = Rig::new();
+    rig.path(&Path::new());
+    rig.wait(Duration::from_secs(100));
+    let sent = rig.wait(Duration::from_secs(50));
+    assert!(!all(&sent, MessageType::PATH).is_empty());
+}
+
 /// A short failure of a link, before any Path is due, changes nothing.
 #[test]
 fn a_link_that_comes_back_in_time_makes_no_noise() {

@@ -33,14 +33,19 @@ struct Net {
 }
 
 impl Net {
-    /// A network without sessions, with refresh reduction or without.
+    /// A network with a reservation, with refresh reduction or without.
     fn new(reduction: bool, family: Family) -> Self {
-        let mut sim = Sim::new(7);
+        Self::with(7, reduction, family, Duration::ZERO)
+    }
+
+    /// The same with a seed, and the time until a Path follows a new route (W of RFC 2205 §3.6).
+    fn with(seed: u64, reduction: bool, family: Family, repair_delay: Duration) -> Self {
+        let mut sim = Sim::new(seed);
         let nodes = ["s", "r1", "r2", "r3", "r4", "d"].map(|name| {
             let links = (0..4).map(|n| Capacity::new(&format!("eth{n}"), Some(Rate(1_250_000))));
             let mut rsvp = rsvp::Config::default();
             rsvp.interface.refresh = REFRESH;
-            rsvp.interface.repair_delay = Duration::ZERO;
+            rsvp.interface.repair_delay = repair_delay;
             rsvp.neighbours.interface.reduction.reliable = reduction;
             let config = Config {
                 rsvp: Some(rsvp),
@@ -125,5 +130,28 @@ fn the_router_behind_a_lost_link_keeps_quiet() {
         net.sim.set_link_up(cut, true);
         net.sim.run_for(LIFETIME * 2 + REFRESH * 4);
         assert_eq!(net.held(), [1, 1, 1, 0, 1, 0]);
+    }
+}
+
+/// r2 loses its way to r4 and has it again before its path state expires. The data go by r3 meanwhile, and no Path comes to r2 before
+/// r1 has waited for W. r2 takes no part before: its Path would make it the previous hop of r4, and the PathTear at the end of its
+/// state would end the reservation behind r4.
+#[test]
+fn a_router_that_has_its_route_again_ends_nothing_behind_it() {
+    let delay = REFRESH * 2;
+    for reduction in [false, true] {
+        for away in (2_500..=5_200).step_by(100) {
+            for seed in 0..3 {
+                let mut net = Net::with(seed, reduction, Family::V4, delay);
+                let [.., r4, _] = net.nodes;
+                let [_, lost] = net.upper;
+                net.sim.set_link_up(lost, false);
+                net.sim.run_for(Duration::from_millis(away));
+                assert_eq!(net.held()[3..5], [1, 1], "{away}");
+                net.sim.set_link_up(lost, true);
+                let gone = net.sim.wait(delay + REFRESH, |sim| sim.reservations(r4).count() != 1);
+                assert!(!gone, "{reduction} {away} {seed}: at {}", net.sim.now());
+            }
+        }
     }
 }
