@@ -338,6 +338,8 @@ mod tests {
             // The node adds its own.
             clients: [254].into(),
             stateless_clients: [254].into(),
+            opener: None,
+            translates: false,
             stateless: false,
             remove_unsecure: true,
             private_flows: true,
