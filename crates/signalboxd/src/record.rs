@@ -338,8 +338,6 @@ mod tests {
             // The node adds its own.
             clients: [254].into(),
             stateless_clients: [254].into(),
-            opener: None,
-            translates: false,
             stateless: false,
             remove_unsecure: true,
             private_flows: true,

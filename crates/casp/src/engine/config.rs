@@ -86,13 +86,6 @@ pub struct Config {
     pub clients: BTreeSet<u8>,
     /// Those of them that take messages without state.
     pub stateless_clients: BTreeSet<u8>,
-    /// The client that opens passages at this node. It is asked about each session that begins with a refresh: it may have lost it.
-    #[cfg_attr(feature = "serde", serde(skip))]
-    pub opener: Option<ClientType>,
-    /// That client translates flows over IPv4: its messages and refreshes leave along such a flow only after it has said which flow the
-    /// next hops see ([`Request::Translate`](super::Request::Translate)).
-    #[cfg_attr(feature = "serde", serde(skip))]
-    pub translates: bool,
     /// RECORD_ROUTE and ROUTE are sent, and this node takes part in delivery without state. Otherwise they are objects of unknown
     /// classes: this node keeps state, and sends them on.
     pub stateless: bool,
@@ -157,8 +150,6 @@ impl Default for Config {
             protected: Vec::new(),
             clients: BTreeSet::new(),
             stateless_clients: BTreeSet::new(),
-            opener: None,
-            translates: false,
             stateless: true,
             remove_unsecure: false,
             private_flows: false,

@@ -237,8 +237,7 @@ pub enum RequestOf<D> {
     },
     /// The client is a NAT: from now on, the next hops of a session see another flow with the same destination. FLOW_ID is
     /// rewritten in messages to them, and back in messages from them. Indications have the flow of the previous hops. With the
-    /// flow of the session itself nothing is rewritten, and at a node that translates ([`Config::translates`](super::Config::translates))
-    /// the session goes on with it.
+    /// flow of the session itself nothing is rewritten any more.
     Translate {
         /// The session.
         session: SessionId,
@@ -532,7 +531,6 @@ impl Arrival<'_> {
             last: self.last,
             timeout: self.timeout,
             stateless: self.stateless,
-            refresh: self.refresh,
             route: Octets::from(self.route),
             data: Octets::from(self.data),
         }
@@ -579,9 +577,6 @@ pub struct ArrivalOf<D> {
     pub timeout: u32,
     /// No node has state of the session for this message.
     pub stateless: bool,
-    /// It is a refresh, without data for a client, of a session that the client does not know. Only the client that opens passages gets it ([`Config::opener`](super::Config::opener)).
-    #[cfg_attr(feature = "serde", serde(default))]
-    pub refresh: bool,
     /// The nodes that the message passed without state, in the octets of RECORD_ROUTE: an answer needs them
     /// ([`SendRequestOf::route`]). Empty: none is known.
     pub route: D,

@@ -55,8 +55,6 @@ impl Node {
             rediscover: setup & 16 != 0,
             clients: [CLIENT.0, 78].into(),
             stateless_clients: [CLIENT.0].into(),
-            opener: (setup & 20 == 20).then_some(CLIENT),
-            translates: setup & 8 != 0,
             stateless: setup & 64 == 0,
             ..Config::default()
         };

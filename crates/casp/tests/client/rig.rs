@@ -349,7 +349,6 @@ impl Rig {
             last,
             timeout: LIFETIME,
             stateless: false,
-            refresh: false,
             route: &[],
             data: &packet.data,
         };

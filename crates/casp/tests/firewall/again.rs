@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use signalbox_casp::clients::natfw::{Config, NatfwEvent, NatfwRequest, Role};
+use signalbox_casp::clients::natfw::{NatfwEvent, NatfwRequest};
 use signalbox_casp::wire::FlowId;
-use signalbox_casp::wire::natfw::{NatfwMessage, NatfwStatus, NatfwType, NatfwValue};
+use signalbox_casp::wire::natfw::{NatfwMessage, NatfwType, NatfwValue};
 use signalbox_core::SessionId;
 
-use crate::rig::{Packet, Rig, flow, wants_response};
+use crate::rig::{Packet, Rig, wants_response};
 
 const KEPT: SessionId = SessionId([77; 16]);
 
@@ -102,20 +102,4 @@ fn a_session_that_others_fill_is_not_taken() {
     let named = |event: &&NatfwEvent| matches!(event, NatfwEvent::Named { .. });
     assert_eq!(events.iter().filter(named).count(), 2, "{events:?}");
     assert!(matches!(events.last(), Some(NatfwEvent::Opened { .. })), "{events:?}");
-}
-
-/// O08: a firewall that was started anew sends a refresh on, which is no request, and informs the host, which asks again at once. Its user
-/// notices nothing.
-#[test]
-fn a_firewall_that_has_lost_a_passage_lets_its_host_ask_again() {
-    for by_receiver in [true, false] {
-        let mut rig = Rig::standing(4, by_receiver);
-        let inside = vec!["left".to_owned()];
-        rig.restart_as(1, Config { role: Role::Firewall, inside, ..Config::default() });
-        assert!(rig.refresh());
-        assert_eq!((rig.status(0), rig.passes(1)), (NatfwStatus::NO_STATE, Vec::new()));
-        rig.wait(Duration::from_secs(1));
-        assert_eq!((rig.passes(1), rig.events(0)), (vec![flow(4).filter()], Vec::new()));
-        assert_eq!(rig.nodes[1].client.counters().unknown, 1);
-    }
 }

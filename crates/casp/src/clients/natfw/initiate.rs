@@ -252,9 +252,6 @@ impl NatfwClient {
             };
             return self.out.event(own.id, event);
         }
-        if report.unknown {
-            return self.ask_soon(key);
-        }
         if report.withdrawn && own.stage == Stage::Standing && own.number == report.msg_id {
             let node = results().next().and_then(|result| node_of(&result).node);
             let lost = NatfwEvent::Lost { status: report.status, node };

@@ -479,9 +479,6 @@ impl Composed for Instance {
         engine.stateless_clients = [ClientType::PING.0].into();
         engine.clients.extend(qos.as_ref().map(|_| ClientType::QOS.0));
         engine.clients.extend(natfw.as_ref().map(|_| ClientType::NATFW.0));
-        let role = natfw.as_ref().map(|natfw| natfw.role).filter(|role| role.opens());
-        engine.opener = role.map(|_| ClientType::NATFW);
-        engine.translates = role == Some(natfw::Role::Nat);
         let lifetime = engine.lifetime();
         let (private_flows, proxy) = (engine.private_flows, !engine.proxy.is_empty());
         let reservations = qos.map(|qos| {

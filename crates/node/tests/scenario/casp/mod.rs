@@ -12,5 +12,4 @@ mod passage;
 mod path;
 mod reserve;
 mod reserving;
-mod restarted;
 mod world;

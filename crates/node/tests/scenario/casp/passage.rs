@@ -22,7 +22,7 @@ use signalbox_sim::{Family, LinkConfig, LinkId, NodeId, Sim, topology};
 use super::reserve::{SECOND, casp};
 use crate::net::{WALL_US, make};
 
-pub(super) fn add(sim: &mut Sim<Node>, name: &str, natfw: Option<NatfwConfig>) -> NodeId {
+fn add(sim: &mut Sim<Node>, name: &str, natfw: Option<NatfwConfig>) -> NodeId {
     sim.add_engine(name, move |boot| {
         let casp = casp::Config { natfw: natfw.clone(), ..casp::Config::default() };
         make(boot, Config { wall_clock_us: WALL_US, casp: Some(casp), ..Config::empty() })
@@ -43,7 +43,7 @@ fn net(seed: u64) -> (Sim<Node>, [NodeId; 4]) {
     (sim, nodes)
 }
 
-pub(super) fn events(sim: &Sim<Node>, id: u64) -> Vec<&PassageEvent> {
+fn events(sim: &Sim<Node>, id: u64) -> Vec<&PassageEvent> {
     let event = |event| match event {
         &Event::Casp { id: own, event: CaspEvent::Passage(ref event) } if own == id => Some(event),
         _ => None,
@@ -51,7 +51,7 @@ pub(super) fn events(sim: &Sim<Node>, id: u64) -> Vec<&PassageEvent> {
     sim.events().iter().filter_map(|one| event(&one.event)).collect()
 }
 
-pub(super) fn open(sim: &mut Sim<Node>, nodes: &[NodeId; 4], id: u64, receiver_initiated: bool) {
+fn open(sim: &mut Sim<Node>, nodes: &[NodeId; 4], id: u64, receiver_initiated: bool) {
     let request = OpenRequest {
         dst: sim.address(nodes[3], Family::V4),
         src: None,
