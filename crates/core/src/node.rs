@@ -24,6 +24,8 @@
 //! The kernel removes a pinhole by itself when its lifetime ends, whether the node runs or not. So pinholes of a former
 //! process can be there when a node starts; their ids mean nothing to it.
 
+mod stream;
+
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
@@ -34,6 +36,8 @@ use crate::packet::{ReceivedOf, Transmit};
 use crate::pinhole::{Pinhole, PinholeError, PinholeId, Translation};
 use crate::time::Time;
 use crate::traffic::{FlowFilter, Reservation, ReservationId, ReserveError};
+
+pub use stream::{StreamError, StreamId, StreamKind};
 
 /// A driver reports the octets that it holds of a stream at the latest when the kernel took this number of octets since
 /// the last [`InputOf::StreamDrained`]. A node that counts what it writes after each report, and waits at twice this
@@ -535,71 +539,6 @@ pub enum TransmitError {
     Unreachable,
     /// Any other failure; the driver counts it.
     Other,
-}
-
-/// Id of a stream, never used twice. It is odd for streams that the node opens and even for streams that the
-/// driver accepts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct StreamId(pub u64);
-
-impl fmt::Display for StreamId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "stream {}", self.0)
-    }
-}
-
-/// Transport of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum StreamKind {
-    /// A TCP connection: octets, written by [`Output::StreamWrite`].
-    #[default]
-    Tcp,
-    /// An SCTP association of the kernel: messages, sent by [`Output::StreamMessage`].
-    Sctp,
-}
-
-impl StreamKind {
-    /// The usual name of the protocol.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Tcp => "TCP",
-            Self::Sctp => "SCTP",
-        }
-    }
-}
-
-/// Reason why a stream failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum StreamError {
-    /// The peer's host refused the connection: no process listens at the port.
-    Refused,
-    /// The peer or its host reset the connection.
-    Reset,
-    /// The peer did not answer in time.
-    TimedOut,
-    /// No route exists, or a router reported the peer as unreachable.
-    Unreachable,
-    /// Another process uses the port.
-    AddressInUse,
-    /// Any other failure; the driver counts or logs it.
-    Other,
-}
-
-impl fmt::Display for StreamError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Refused => "connection refused",
-            Self::Reset => "connection reset",
-            Self::TimedOut => "connection timed out",
-            Self::Unreachable => "unreachable",
-            Self::AddressInUse => "address in use",
-            Self::Other => "failed",
-        })
-    }
 }
 
 #[cfg(test)]
