@@ -12,7 +12,7 @@ use signalbox_core::node::{Interface, NoRoute, Prefix, Route, StreamId};
 use signalbox_core::packet::Received;
 use signalbox_core::{Entry, IfIndex, SessionId, Time};
 
-use crate::rig::{CLIENT, Indicated, seconds};
+use crate::rig::{CLIENT, Indicated, indicated, seconds};
 
 pub(crate) fn address(node: usize) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, u8::try_from(node).unwrap(), 1))
@@ -182,47 +182,21 @@ impl Net {
                     }
                 }
                 Output::Indication { client, indication } => {
-                    let indicated = match &indication {
-                        Indication::Received(arrival) => {
+                    if let Indication::Received(arrival) = &indication {
+                        if !arrival.reverse && self.nats.contains(&node) {
+                            let (session, flow) = (arrival.session, arrival.flow);
+                            self.events.push_back(Event::Translate { to: node, client, session, flow });
+                        }
+                        if arrival.id != 0 {
                             let mut data = arrival.data.to_vec();
                             data.push(u8::try_from(node).unwrap());
-                            if !arrival.reverse && self.nats.contains(&node) {
-                                let (session, flow) = (arrival.session, arrival.flow);
-                                self.events.push_back(Event::Translate { to: node, client, session, flow });
-                            }
-                            if arrival.id != 0 {
-                                self.events.push_back(Event::Verdict {
-                                    to: node,
-                                    client,
-                                    id: arrival.id,
-                                    data,
-                                });
-                            }
-                            let data = arrival.data.to_vec();
-                            if !arrival.route.is_empty() {
-                                self.routes_seen.insert(node, arrival.route.to_vec());
-                            }
-                            Indicated::Received(
-                                Box::new(signalbox_casp::engine::Arrival {
-                                    data: &[],
-                                    route: &[],
-                                    ..arrival.clone()
-                                }),
-                                data,
-                            )
+                            self.events.push_back(Event::Verdict { to: node, client, id: arrival.id, data });
                         }
-                        Indication::Opened { tag, session, .. } => Indicated::Opened(*tag, *session),
-                        Indication::Refused { tag, why } => Indicated::Refused(*tag, *why),
-                        Indication::Error { code, .. } => Indicated::Error(*code),
-                        Indication::Branch { previous, id, ended, .. } => {
-                            Indicated::Branch { previous: *previous, id: *id, ended: *ended }
+                        if !arrival.route.is_empty() {
+                            self.routes_seen.insert(node, arrival.route.to_vec());
                         }
-                        Indication::Undelivered { flow, .. } => Indicated::Undelivered(*flow),
-                        Indication::Ended { flow, torn_down, .. } => {
-                            Indicated::Ended { flow: *flow, torn_down: *torn_down }
-                        }
-                    };
-                    self.indicated.push((node, indicated));
+                    }
+                    self.indicated.push((node, indicated(&indication)));
                 }
             }
         }

@@ -106,7 +106,7 @@ pub(crate) enum Indicated {
     Ended { flow: FlowId, torn_down: bool },
 }
 
-fn indicated(indication: &Indication<'_>) -> Indicated {
+pub(crate) fn indicated(indication: &Indication<'_>) -> Indicated {
     match indication.clone() {
         Indication::Opened { tag, session, .. } => Indicated::Opened(tag, session),
         Indication::Refused { tag, why } => Indicated::Refused(tag, why),
