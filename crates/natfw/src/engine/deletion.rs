@@ -28,8 +28,11 @@ impl Natfw {
         let from = source(received.peer_address.unwrap_or_else(|| received.mri.src()));
         let had = self.ended.had(self.now, &received.session);
         let known = had != Had::default() && had == Had::of(&self.hasher, &received.mri, from);
+        // A deletion of another source or flow must not use up a number: that of the session itself may come later.
+        let others = had != Had::default() && !known;
         // What has this number went on before, and may have come back.
-        let first = !self.ended.has(self.now, &received.session, msn)
+        let first = !others
+            && !self.ended.has(self.now, &received.session, msn)
             && self.keep_number(received.session, (msn, had), from);
         let onward = if known && first { self.beyond(received, message) } else { None };
         if let Some(mri) = onward {

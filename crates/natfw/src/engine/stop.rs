@@ -1,8 +1,9 @@
 //! A node that stops tells who asked for what ends with it (RFC 5973 §3.7.5).
 //!
 //! What the next node takes over does not end, so nothing is said about it, and neither about sessions for which nothing is open here.
-//! If all sessions of a peer end, it gets one NOTIFY for all of them; the nodes further on get one for each. The number of messages is
-//! bounded, since a stop waits for none of them: sessions beyond it end with their lifetime at other nodes.
+//! If all sessions of a peer end, it gets one NOTIFY for all of them; the nodes further on get one for each. The CREATE of an edge ends
+//! with its EXTERNAL. The number of messages is bounded, since a stop waits for none of them: sessions beyond it end with their lifetime
+//! at other nodes.
 
 use std::collections::BTreeMap;
 
@@ -38,11 +39,15 @@ impl Sessions {
 }
 
 impl Session {
+    /// Whether something is open for it, which ends with the node.
+    fn ends(&self, handed_over: bool) -> bool {
+        self.plan.passage.is_some() && !(handed_over && self.is_handed_over())
+    }
+
     /// The previous peer, if a node is to be told of the stop: `true` if the session ends.
     fn at_stop(&self, handed_over: bool) -> Option<(SiiHandle, bool)> {
-        let ends = self.plan.passage.is_some() && !(handed_over && self.is_handed_over());
         let peer = self.peers.previous().filter(|_| self.origin() == Origin::Peer)?;
-        Some((peer, ends))
+        Some((peer, self.ends(handed_over)))
     }
 }
 
@@ -51,18 +56,27 @@ impl Natfw {
     /// sessions, so it is for a node that ends; the sessions stay as they are.
     pub(super) fn on_stop(&mut self, handed_over: bool) {
         let mut peers: BTreeMap<u64, Sessions> = BTreeMap::new();
+        let mut unknown_stays = false;
         for (_, session) in self.sessions.iter() {
+            // GIST does not know the peer of such a session: it may be any, and a NOTIFY for all would end the session there.
+            unknown_stays |= session.peers.are_former() && !session.ends(handed_over);
             let Some((peer, ends)) = session.at_stop(handed_over) else { continue };
             let of_peer = peers.entry(peer.0).or_default();
             *(if ends { &mut of_peer.end } else { &mut of_peer.stay }) += 1;
             of_peer.ipv6 = !session.asked.mri().src().is_ipv4();
         }
+        if unknown_stays {
+            peers.values_mut().for_each(|one| one.stay += 1);
+        }
         let together = |peer: SiiHandle| peers.get(&peer.0).is_some_and(|one| one.end_together());
         let lost = self.sessions.iter().filter_map(|(key, session)| {
             let (peer, _) = session.at_stop(handed_over).filter(|(_, ends)| *ends)?;
-            Some((key, !together(peer), session.plan.forwards))
+            // §3.7.6.1: the CREATE that this edge sent for it.
+            let created = Some(session.secondary).filter(|key| self.sessions.get(*key).is_some());
+            let onward = [session.plan.forwards.then_some(key), created];
+            Some((key, !together(peer), onward))
         });
-        let lost: Vec<(Key, bool, bool)> = lost.collect();
+        let lost: Vec<(Key, bool, [Option<Key>; 2])> = lost.collect();
         let mut left_out = 0_usize;
         let mut room = MOST;
         let mut take = || {
@@ -82,7 +96,7 @@ impl Natfw {
                 self.notify(*key, Info::TERMINATED, false);
             }
         }
-        for (key, _, _) in lost.iter().filter(|(_, _, forwards)| *forwards) {
+        for key in lost.iter().flat_map(|(_, _, onward)| onward.iter().flatten()) {
             if take() {
                 self.notify(*key, Info::TERMINATED, true);
             }

@@ -13,7 +13,7 @@ fn request(msn: u32, lifetime: u32) -> Message<'static> {
 }
 
 /// The EXTERNAL is accepted; the RESPONSE, and the CREATE.
-fn begun(rig: &mut Rig) -> (Sent, Sent) {
+pub(crate) fn begun(rig: &mut Rig) -> (Sent, Sent) {
     let sent = rig.by_inside(loose(HOST, FAR), &request(1, 1000));
     let [answer, create] = <[Sent; 2]>::try_from(sent).unwrap();
     assert_eq!(answer.info(), Info::PROCESSED);

@@ -21,6 +21,17 @@ fn with_another(rig: &mut Rig, n: u8, peer: signalbox_core::service::SiiHandle) 
     only(rig.answer(&sent, &success(7, 1000)));
 }
 
+/// A session of a peer whose request has no answer: no other node takes it over.
+fn with_pending(rig: &mut Rig, n: u8) {
+    let mri = Mri::PathCoupled(udp(HOST, n.into(), FAR, 6000));
+    only(rig.in_session(SessionId([n; 16]), BEFORE, INSIDE, mri, &create(7, 1000)));
+}
+
+/// The sessions whose end is reported towards the initiators; zeros: all of a peer.
+fn reported(rig: &mut Rig, handed_over: bool) -> Vec<SessionId> {
+    stop(rig, handed_over).iter().filter(|sent| inbound(sent)).map(|sent| sent.session).collect()
+}
+
 fn inbound(sent: &Sent) -> bool {
     sent.mri.direction() == Direction::Upstream
 }
@@ -91,13 +102,27 @@ fn all_sessions_of_a_peer_end_by_one_notify() {
 fn a_peer_that_keeps_a_session_is_told_of_each() {
     let mut rig = Rig::firewall();
     rig.established(1000);
-    for n in [1, 2] {
-        let mri = Mri::PathCoupled(udp(HOST, n.into(), FAR, 6000));
-        only(rig.in_session(SessionId([n; 16]), BEFORE, INSIDE, mri, &create(7, 1000)));
-    }
-    let sent = stop(&mut rig, true);
-    let told: Vec<_> = sent.iter().filter(|sent| inbound(sent)).map(|sent| sent.session).collect();
-    assert_eq!(told, [SessionId([1; 16]), SessionId([2; 16])]);
+    [1, 2].into_iter().for_each(|n| with_pending(&mut rig, n));
+    assert_eq!(reported(&mut rig, true), [SessionId([1; 16]), SessionId([2; 16])]);
+}
+
+/// NATFW-3.7.5-19: the peer of a session that the node before this one left is not known until it refreshes the session. It may be any
+/// peer. The next node takes the session over, so no peer gets a NOTIFY for all.
+#[test]
+fn a_session_whose_peer_is_not_known_yet_does_not_end() {
+    let mut rig = Rig::firewall();
+    rig.established(1000);
+    let mut entries = Entries::default();
+    rig.natfw.hand_over(rig.now, &mut entries);
+    let mut rig = Rig::firewall();
+    rig.input(Input::Handover(entries));
+    [1, 2].into_iter().for_each(|n| with_pending(&mut rig, n));
+    assert_eq!((rig.natfw.session_count(), rig.holes.len()), (3, 1));
+    assert_eq!(reported(&mut rig, true), [SessionId([1; 16]), SessionId([2; 16])]);
+    assert_eq!(reported(&mut rig, false), [SessionId([0; 16])], "that session ends too");
+    // Another peer refreshes it.
+    only(rig.receive(OTHER, INSIDE, flow(), &create(2, 1000)));
+    assert_eq!(reported(&mut rig, true), [SessionId([0; 16])]);
 }
 
 /// A reservation at an edge ends as well; beyond the edge no node has it.
@@ -108,6 +133,20 @@ fn a_reservation_that_ends_is_reported_towards_its_host() {
     let sent = only(stop(&mut rig, false));
     assert_eq!((sent.message(), sent.mri), (notify(Info::TERMINATED), loose(HOST, FAR).inverted()));
     assert_eq!(stop(&mut rig, true), [], "it is handed over");
+}
+
+/// NATFW-3.7.5-19, NATFW-3.7.6.1-06: the CREATE of an edge ends with its EXTERNAL, and the nodes inside that have it are told, too.
+#[test]
+fn the_create_of_an_edge_is_reported_too() {
+    let mut rig = Rig::edge_nat();
+    let (_, create) = crate::proxy::begun(&mut rig);
+    rig.answer(&create, &success(create.message().msn.unwrap(), 1000));
+    let sent = stop(&mut rig, false);
+    let [to_host, further] = sent.as_slice() else { panic!("{sent:?}") };
+    assert_eq!((to_host.session, to_host.mri), (SESSION, loose(HOST, FAR).inverted()));
+    assert_eq!((further.session, further.mri, further.sii), (create.session, create.mri, Some(BEHIND)));
+    assert!(sent.iter().all(|sent| sent.message() == notify(Info::TERMINATED) && sent.attributes.reliable));
+    assert_eq!(stop(&mut rig, true), [], "the next node goes on with both");
 }
 
 /// A stop sends a bounded number of messages. Those who asked come first.
