@@ -4,7 +4,8 @@
 //! path state expires. A Path of this state would make it the previous hop of the router behind it again, although the data come there
 //! by another way. And when the state expires, its PathTear would end there what the Paths of that other way have set up. So
 //! path state follows a new route only while its own refreshes come. Otherwise it waits for the next one, which shows that the data come
-//! by this router. Along a route that stays, refreshes go out until the state expires: K - 1 of them may be lost on each link (§2.3).
+//! by this router. If none comes, the state expires and no PathTear is sent. Along a route that stays, refreshes go out until the state
+//! expires: K - 1 of them may be lost on each link (§2.3).
 
 use core::time::Duration;
 

@@ -324,9 +324,11 @@ impl Rsvp {
         self.advertised = all;
     }
 
-    /// Sends PathTear by all outgoing interfaces of a sender whose Path was sent (RFC 2205 §3.1.5).
+    /// Sends PathTear by all outgoing interfaces of a sender whose Path was sent (RFC 2205 §3.1.5). State that ends without a received
+    /// tear while its Path is held back sends none: along a new route it would end what the Paths of another way have set up.
     pub(super) fn send_path_tear(&mut self, key: Key, tear: Option<&Message<'_>>) {
-        let Some(sender) = self.senders.get(key).filter(|sender| !sender.has(UNSENT)) else { return };
+        let unsent = if tear.is_none() { UNSENT | HELD } else { UNSENT };
+        let Some(sender) = self.senders.get(key).filter(|sender| !sender.has(unsent)) else { return };
         let ttl = if sender.has(LOCAL) { sender.ttl } else { sender.ttl.saturating_sub(1) };
         if ttl == 0 {
             return;

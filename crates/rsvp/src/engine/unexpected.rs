@@ -11,10 +11,12 @@ use super::Rsvp;
 use super::carried::Carried;
 use super::forward::{AT_ONCE, Tears};
 use super::interfaces::Iface;
+use super::overdue::Pace;
 use super::path::{PathContents, failure};
 use super::receive::Failure;
 use super::sender::{
-    E_POLICE, LOCAL, LOCAL_ONLY, NON_RSVP, PATH, PROTECTED, REPAIR, RESV, Sender, UNSENT, UnexpectedPath,
+    E_POLICE, HELD, LOCAL, LOCAL_ONLY, NON_RSVP, PATH, PROTECTED, REPAIR, RESV, Sender, UNSENT,
+    UnexpectedPath,
 };
 use super::session::Blocked;
 use super::table::Refusal;
@@ -71,7 +73,9 @@ impl Rsvp {
         (sender.iif, sender.hop, sender.adspec) = (new.iif, new.hop, new.adspec);
         sender.tspec = self.shared.tspec(&new.tspec);
         (sender.expires, sender.ttl) = (new.expires, new.ttl);
-        sender.flags = sender.flags & !(E_POLICE | NON_RSVP) | new.flags;
+        // The refresh period, and a Path that was held back, were those of the former previous hop.
+        sender.pace = Pace::default();
+        sender.flags = sender.flags & !(E_POLICE | NON_RSVP | HELD) | new.flags;
         let session = self.sessions.key_of(sender.session);
         if let Some(session) = session {
             if refreshed {
@@ -219,7 +223,9 @@ impl Rsvp {
         (sender.iif, sender.hop, sender.adspec) = (new.iif, new.hop, new.adspec);
         sender.tspec = self.shared.tspec(&new.tspec);
         (sender.expires, sender.ttl) = (new.expires, new.ttl);
-        sender.flags = sender.flags & !(E_POLICE | NON_RSVP | RESV | PATH | REPAIR) | new.flags | UNSENT;
+        sender.pace = Pace::default();
+        sender.flags =
+            sender.flags & !(E_POLICE | NON_RSVP | RESV | PATH | REPAIR | HELD) | new.flags | UNSENT;
         let extra = sender.extra();
         extra.carried = Carried::default();
         extra.path_times.clear();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use signalbox_rsvp::engine::{Command, RsvpEvent};
+use signalbox_rsvp::engine::{Command, Input, RsvpEvent};
 use signalbox_rsvp::wire::{ListedId, MessageType, RsvpHop};
 
 use crate::rig::{B, Path, Resv, Rig, all, at, compose, group, kinds, load, one, sender, tspec};
@@ -55,6 +55,24 @@ fn unexpected_state_outlives_the_end_of_the_state_in_use() {
     let sent = rig.wait(Duration::from_secs(200));
     assert!(all(&sent, MessageType::PATH_TEAR).is_empty(), "it went nowhere");
     assert!(rig.rsvp.holds_nothing());
+}
+
+/// The link of the state in use is lost, so that its Path is held back. Routing changes to stored state, whose Path goes out. When that
+/// state expires too, the next hop gets the PathTear.
+#[test]
+fn stored_state_has_its_path_sent_and_torn_down_after_a_lost_link() {
+    let mut rig = both();
+    rig.interfaces[0].up = false;
+    let list = rig.interfaces.clone();
+    rig.input(Input::Interfaces(&list));
+    let sent = rig.wait(Duration::from_secs(50));
+    assert!(all(&sent, MessageType::PATH).is_empty(), "{:?}", kinds(&sent));
+    rig.path(&Path::of(group(), 1, 2));
+    let sent = rig.tree(group(), 1, 2, &[3]);
+    assert_eq!(one(&sent, MessageType::PATH).oif, 3);
+    let sent = rig.wait(Duration::from_secs(170));
+    assert_eq!(one(&sent, MessageType::PATH_TEAR).oif, 3);
+    assert_eq!(rig.rsvp.senders(), 0);
 }
 
 /// RSVP-3.1.5-02, RSVP-3.1.5-03: only its own previous hop can tear stored state.
