@@ -47,8 +47,8 @@ pub(super) struct Doubt {
     /// Requests until this node leaves the path without an answer, if the next peer has reported a route change. Otherwise it waits
     /// until its state expires.
     left: Option<u8>,
-    /// The hop count with which that report is passed on again; 0: it is not.
-    hops: u8,
+    /// The hop count with which that report is passed on again; `None`: it is not.
+    hops: Option<u8>,
 }
 
 /// A request of the previous peer that goes along the new route.
@@ -79,7 +79,7 @@ impl Qos {
                 (Doubt { then: if then == Then::Route { then } else { doubt.then }, ..doubt }, false)
             }
             reported => {
-                let (left, hops) = reported.map_or((None, 0), |doubt| (doubt.left, doubt.hops));
+                let (left, hops) = reported.map_or((None, None), |doubt| (doubt.left, doubt.hops));
                 (Doubt { then, at: self.now + interval, interval, left, hops }, true)
             }
         };
@@ -93,7 +93,7 @@ impl Qos {
 
     /// Handles the report of the next peer that the route before it changed. The first question waits for the tear of the node where
     /// the routes part, or for a RESERVE. `hops`: with which the report is passed on again, with each question.
-    pub(super) fn doubt_path(&mut self, key: Key, hops: u8) {
+    pub(super) fn doubt_path(&mut self, key: Key, hops: Option<u8>) {
         let interval = self.config.request_retry;
         let first = self.now + interval / 2;
         let tears = self.config.tear_old_branch;
@@ -113,8 +113,8 @@ impl Qos {
     /// Forgets what the next peer reported: another one is the next peer now.
     pub(super) fn forget_report(&mut self, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        if session.seldom.deaf_until.is_some() {
-            session.seldom.change(|seldom| seldom.deaf_until = None);
+        if session.seldom.no_report_until.is_some() {
+            session.seldom.change(|seldom| seldom.no_report_until = None);
         }
         let Some(doubt) = session.seldom.doubt.filter(|doubt| doubt.left.is_some()) else { return };
         let waits = (doubt.then != Then::Stay).then_some(Doubt { left: None, ..doubt });
@@ -134,8 +134,8 @@ impl Qos {
         let doubt = Doubt { interval, at: self.now + interval, left, ..doubt };
         session.seldom.change(|seldom| seldom.doubt = Some(doubt));
         self.require_reserve(key);
-        if left.is_some() {
-            self.pass_report_again(key, doubt.hops);
+        if left.is_some() && doubt.hops.is_some() {
+            self.send_report(key, None, doubt.hops);
         }
     }
 

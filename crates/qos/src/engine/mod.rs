@@ -45,6 +45,7 @@ mod packed;
 mod query;
 mod receive;
 mod refresh;
+mod release;
 mod report;
 mod reroute;
 mod reserve;

@@ -4,7 +4,7 @@
 //! that sends it sends it again with back-off, until a message of that peer shows that its branch has ended, or that the route leads by
 //! it again. A relay that passes it on does so again with each question to its previous peer (see [`super::doubt`]).
 //!
-//! Copies make no storm: a node takes one report of a session in [`TAKEN_APART`], and what it passes on has the hop count of what it
+//! Copies do not multiply: a node takes one report of a session in [`TAKEN_APART`], and what it passes on has the hop count of what it
 //! took. So in a circle of previous peers they come to an end, and a node passes few of them on.
 
 use core::time::Duration;
@@ -53,20 +53,34 @@ impl Qos {
         let (interval, left) = (report.interval.saturating_mul(2), report.left.saturating_sub(1));
         let next = Report { at: self.now + interval, interval, left, ..report };
         session.seldom.change(|seldom| seldom.report = Some(next).filter(|next| next.left > 0));
-        self.send_report(key, report.to);
+        self.send_report(key, Some(report.to), None);
     }
 
-    /// Whether a report of the next peer is taken: none was taken lately, of which it may be a copy.
+    /// Sends the report to a former peer, by explicit routing, or to the previous peer. `gist_hops`: the hop count of GIST of a report
+    /// that is passed on.
+    pub(super) fn send_report(&mut self, key: Key, peer: Option<SiiHandle>, gist_hops: Option<u8>) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let notify = Message {
+            generic: generic_back(session),
+            info: Some(InfoSpec { source: self.own_source(session), ..InfoSpec::from(Info::ROUTE_CHANGE) }),
+            ..Message::new(MessageType::NOTIFY)
+        };
+        let previous = Target::towards_initiator(session);
+        let to = Target { sii: peer.or(previous.sii), gist_hops, ..previous };
+        self.send_notify(to, &notify);
+    }
+
+    /// Whether a report of the next peer is taken. It is not if it may be a copy of one that was taken lately.
     pub(super) fn takes_report(&mut self, key: Key) -> bool {
         if self.attributes().reliable {
             return true;
         }
         let (now, apart) = (self.now, self.config.request_retry.saturating_mul(TAKEN_APART));
         let Some(session) = self.sessions.get_mut(key) else { return false };
-        if session.seldom.deaf_until.is_some_and(|until| now < until) {
+        if session.seldom.no_report_until.is_some_and(|until| now < until) {
             return false;
         }
-        session.seldom.change(|seldom| seldom.deaf_until = Some(now + apart));
+        session.seldom.change(|seldom| seldom.no_report_until = Some(now + apart));
         true
     }
 
@@ -74,27 +88,16 @@ impl Qos {
     pub(super) fn forget_taken(&mut self, key: Key) {
         let now = self.now;
         let Some(session) = self.sessions.get_mut(key) else { return };
-        if session.seldom.deaf_until.is_some_and(|until| until <= now) {
-            session.seldom.change(|seldom| seldom.deaf_until = None);
+        if session.seldom.no_report_until.is_some_and(|until| until <= now) {
+            session.seldom.change(|seldom| seldom.no_report_until = None);
         }
     }
 
-    /// The hop count of the copies of a report that this relay passes on; 0: it passes none on. A peer that preserves no hop count
-    /// leaves the end of a circle to this node.
-    pub(super) fn hops_of_copies(&self, arrival: &Arrival) -> u8 {
-        if arrival.counted && !self.attributes().reliable { arrival.hops } else { 0 }
-    }
-
-    /// Passes a copy of a report on to the previous peer.
-    pub(super) fn pass_report_again(&mut self, key: Key, hops: u8) {
-        let Some(session) = self.sessions.get(key).filter(|_| hops > 0) else { return };
-        let notify = Message {
-            generic: generic_back(session),
-            info: Some(InfoSpec { source: self.own_source(session), ..InfoSpec::from(Info::ROUTE_CHANGE) }),
-            ..Message::new(MessageType::NOTIFY)
-        };
-        let to = Target { gist_hops: Some(hops), ..Target::towards_initiator(session) };
-        self.send_notify(to, &notify);
+    /// The hop count of the copies of a report that this relay passes on; `None`: it passes no copies on. If the peer preserves no hop
+    /// count, copies in a circle would not come to an end.
+    pub(super) fn hops_of_copies(&self, arrival: &Arrival) -> Option<u8> {
+        let passes = arrival.counted && arrival.hops > 0 && !self.attributes().reliable;
+        passes.then_some(arrival.hops)
     }
 }
 
@@ -103,9 +106,9 @@ impl Session {
     /// it.
     ///
     /// Upstream only, where such a report always follows a RESERVE that came to the peer by another way. Downstream GIST also makes a
-    /// peer report when it hears nothing of this node any more. A node that waits for its own previous peer sends nothing (see
-    /// [`super::doubt`]), so that it would take the effect of its own silence for another way, and what a crashed initiator has reserved
-    /// would end before its time.
+    /// peer report when it receives nothing of this node any more. A node that waits for its own previous peer sends nothing (see
+    /// [`super::doubt`]). It would then regard a report that it has caused itself as a sign of another way, and what a crashed initiator
+    /// has reserved would end before its time.
     pub(super) fn was_next_peer(&self, peer: Option<SiiHandle>) -> bool {
         self.direction == Direction::Upstream
             && self.next_peer().is_none()

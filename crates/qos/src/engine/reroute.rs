@@ -6,14 +6,14 @@ use signalbox_core::slab::Key;
 use signalbox_core::{Direction, Mri, SessionId, invariant};
 use signalbox_resources::{End, Resources};
 
-use super::compose::{Extra, Form, Target, generic_back};
+use super::compose::{Extra, Form};
 use super::doubt::Then;
 use super::rmf::{self, Flow};
 use super::seldom::Seldom;
 use super::session::{Marks, OldBranch, RequestKind, Session, Stage};
 use super::waiting::{Arrival, Waiting};
 use super::{Config, Qos};
-use crate::wire::{Carried, Info, InfoSpec, Message, MessageFlags, MessageType};
+use crate::wire::{Carried, Info, Message, MessageFlags};
 
 /// Most old branches of a session. The oldest one ends by its own timeout.
 const MOST_BRANCHES: usize = 4;
@@ -151,19 +151,7 @@ impl Qos {
         }
         session.marks.set(Marks::PREVIOUS_NOTIFIED, true);
         self.repeat_report(key, old);
-        self.send_report(key, old);
-    }
-
-    /// Sends the report to the old peer, by explicit routing.
-    pub(super) fn send_report(&mut self, key: Key, old: SiiHandle) {
-        let Some(session) = self.sessions.get(key) else { return };
-        let notify = Message {
-            generic: generic_back(session),
-            info: Some(InfoSpec { source: self.own_source(session), ..InfoSpec::from(Info::ROUTE_CHANGE) }),
-            ..Message::new(MessageType::NOTIFY)
-        };
-        let to = Target { sii: Some(old), ..Target::towards_initiator(session) };
-        self.send_notify(to, &notify);
+        self.send_report(key, Some(old), None);
     }
 
     /// Reports to the previous peer that this RESERVE, which was granted, comes from another one (RFC 5974 §3.2.12). GIST does not

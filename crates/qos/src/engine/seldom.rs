@@ -54,7 +54,7 @@ pub(super) struct Seldom {
     /// The report to a former peer that is sent again.
     pub(super) report: Option<Report>,
     /// No report of the next peer is taken before this time.
-    pub(super) deaf_until: Option<Time>,
+    pub(super) no_report_until: Option<Time>,
 }
 
 impl Empty for Seldom {
@@ -77,7 +77,7 @@ impl Empty for Seldom {
         doubt: None,
         request: None,
         report: None,
-        deaf_until: None,
+        no_report_until: None,
     };
     const NOTHING: &'static Self = &Self::EMPTY;
 }

@@ -23,7 +23,8 @@ fn later(rig: &mut Rig, seconds: u64) -> Vec<(Time, Sent)> {
     rig.until(rig.now + Duration::from_secs(seconds))
 }
 
-/// Nobody answers the report. The node that sends it sends it again until the former branch has ended, or is the route again.
+/// QOS-5.2.5.3-02: no message answers the report. The node that sends it sends it to the former peer again, until that branch has ended or
+/// is the route again.
 #[test]
 fn a_report_to_a_former_peer_is_sent_again_while_it_may_be_needed() {
     let mut rig = moved();
@@ -89,7 +90,7 @@ fn a_route_that_flaps_leaves_the_copies_of_one_report() {
     assert_eq!(reports(&later(&mut rig, 100), start), [2.0, 6.0, 14.0]);
 }
 
-/// The initiator has crashed. This relay waits for it and is silent, so that GIST at the next peer loses the route to this relay, and
+/// The initiator has crashed. This relay waits for it and sends nothing, so that GIST at the next peer loses the route to this relay, and
 /// that peer reports a change: that is no other way, and the state stays until it expires.
 #[test]
 fn a_report_about_the_own_silence_ends_nothing_before_its_time() {
@@ -177,7 +178,7 @@ fn a_report_over_reliable_transport_is_sent_once() {
     assert_eq!(reports(&later(&mut rig, 20), start), []);
 }
 
-/// What a relay passes on may be lost, too. It passes on copies while it does not know whether it is on the path.
+/// QOS-5.2.5.3-03: what a relay passes on may be lost, too. It passes on copies while it does not know whether it is on the path.
 #[test]
 fn a_relay_passes_a_report_on_again() {
     let mut rig = confirmed();
