@@ -2,7 +2,7 @@
 
 use signalbox_core::metrics::{
     Family, MESSAGES_DROPPED, MESSAGES_FORWARDED, MESSAGES_RECEIVED, MESSAGES_SENT, MESSAGES_UNANSWERED,
-    RATE_LIMITED, RESERVATION_EVENTS, ROUTE_EVENTS, TABLE_FULL,
+    MESSAGES_UNSENT, RATE_LIMITED, RESERVATION_EVENTS, ROUTE_EVENTS, TABLE_FULL,
 };
 
 /// Effects of passing messages on the reservations of this node.
@@ -113,8 +113,8 @@ signalbox_core::counters! {
         invalid_replies: u64 => MESSAGES_DROPPED { reason: "invalid_reply" },
         /// Requests to this node that are not answered, because their initiating node wants no reply (NO_ECHO).
         not_echoed: u64 => MESSAGES_DROPPED { reason: "no_echo" },
-        /// Requests of this node that were not sent, because they exceed the MTU of the first hop.
-        too_long: u64 => MESSAGES_DROPPED { reason: "mtu" },
+        /// Requests of this node that were not sent, because they exceed the MTU of the first hop or of the route.
+        too_large: u64 => MESSAGES_UNSENT { reason: "too_large" },
         /// Messages dropped because too many wait for a route.
         waiting_full: u64 => TABLE_FULL { table: "waiting" },
         /// Requests dropped because the table of multicast routes is full, or the rest of it is for others.

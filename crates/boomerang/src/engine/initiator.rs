@@ -249,7 +249,7 @@ impl Boomerang {
         octets.clear();
         let Some(alert) = self.compose(key, oif, transaction, &mut octets, resources) else {
             self.buffer = octets;
-            return self.too_long(key);
+            return self.too_large(key);
         };
         let Some(session) = invariant!(self.sessions.get_mut(key), "its request ends no session") else {
             return;
@@ -275,13 +275,14 @@ impl Boomerang {
         self.buffer = octets;
     }
 
-    /// A request exceeds the MTU of the first hop. The first one of a session is rejected; a later one counts as lost.
-    fn too_long(&mut self, key: Key) {
-        let Some(session) = invariant!(self.sessions.get_mut(key), "what is too long has a session") else {
+    /// Handles a request that exceeds the MTU of the first hop or of the route. The first one of a session is rejected; a later one counts
+    /// as lost.
+    fn too_large(&mut self, key: Key) {
+        let Some(session) = invariant!(self.sessions.get_mut(key), "what is too large has a session") else {
             return;
         };
-        self.counters.too_long += 1;
-        tracing::debug!(dst = %session.ends.dst, reason = "longer than the MTU of the first hop", "request not sent");
+        self.counters.too_large += 1;
+        tracing::debug!(dst = %session.ends.dst, reason = "larger than the MTU of the first hop or of the route", "request not sent");
         if session.granted.is_none() && session.loops == 0 && !session.is_waiting() {
             self.finish(key, Event::Rejected(Rejected::TooLong));
             return self.drop_session(key);

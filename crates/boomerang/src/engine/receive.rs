@@ -107,7 +107,7 @@ impl Boomerang {
         if local && message.flags.contains(Flags::NO_ECHO) {
             self.counters.not_echoed += 1;
             tracing::debug!(
-                peer = %packet.src.ip(), refused = message.is_refused(), reason = "its initiating node wants no reply", "request not answered"
+                peer = %packet.src.ip(), refused = message.is_refused(), reason = "NO_ECHO is set", "request not answered"
             );
             return;
         }

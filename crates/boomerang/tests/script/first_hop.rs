@@ -27,7 +27,7 @@ fn a_request_that_exceeds_the_first_hop_is_rejected() {
         if !fits {
             assert_eq!(rig.events, [(1, Event::Rejected(Rejected::TooLong))]);
             assert_eq!((rig.node.session_count(), rig.node.flow_count(), rig.resources.len()), (0, 0, 0));
-            assert_eq!(rig.node.counters().too_long, 1);
+            assert_eq!(rig.node.counters().too_large, 1);
         }
     }
 }
@@ -50,7 +50,7 @@ fn a_refresh_that_exceeds_the_first_hop_is_lost() {
     let first = open(&mut rig, wish()).unwrap();
     rig.echo(&first, |_| {});
     shrink(&mut rig, SHORT - 1);
-    while rig.node.counters().too_long == 0 {
+    while rig.node.counters().too_large == 0 {
         assert_eq!(rig.wait(seconds(0.5)), []);
     }
     assert_eq!((rig.events.len(), rig.node.session_count()), (1, 1));
