@@ -195,16 +195,22 @@ impl Rig {
         self.handle(Input::ChannelClosed { channel, reason, unacknowledged });
     }
 
+    /// `DOWN` answers a Query, which requests an association, and the node opens one over TCP. It carried the Confirm.
+    pub(super) fn connected_to(&mut self, query: &Packet) -> ChannelId {
+        self.propose(query, peer_tcp());
+        let (channel, ..) = self.opened();
+        assert!(matches!(self.notified().1, NetworkEvent::Good(_)));
+        self.connected(channel);
+        let _confirm = self.over().is(MessageType::CONFIRM);
+        channel
+    }
+
     /// A Querying-SM for the node's own flow with an association to `DOWN` over TCP, which carried the Confirm and one
     /// message.
     pub(super) fn associated(&mut self) -> ChannelId {
         self.reliably(b"data", own());
         let query = self.sent().is(MessageType::QUERY);
-        self.propose(&query, peer_tcp());
-        let (channel, ..) = self.opened();
-        assert!(matches!(self.notified().1, NetworkEvent::Good(_)));
-        self.connected(channel);
-        let _confirm = self.over().is(MessageType::CONFIRM);
+        let channel = self.connected_to(&query);
         let _data = self.over().is(MessageType::DATA);
         let _sent = self.status();
         self.quiet();
@@ -268,6 +274,19 @@ impl Rig {
     pub(super) fn state_of(&self, channel: ChannelId) -> Option<AssociationState> {
         self.held(channel).map(|a| a.state)
     }
+}
+
+/// The Response of this peer to a Query of the node, over an association.
+pub(super) fn response_over(query: &Packet, peer: Nli<'_>) -> Vec<u8> {
+    let asked = query.message();
+    let mut message = Message::new(MessageType::RESPONSE, NSLP, 64);
+    message.header.r = true;
+    message.mri = asked.mri.map(|m| m.inverted());
+    message.session = asked.session;
+    message.nli = Some(peer);
+    message.query_cookie = asked.query_cookie;
+    message.responder_cookie = Some(b"over there......");
+    bare(&message)
 }
 
 /// The first Confirm over a new association, to a Response of the node.

@@ -134,11 +134,7 @@ fn large_messages_go_over_an_association() {
     rig.send(&large, own());
     let query = rig.sent();
     assert!(query.message().stack_proposal.is_some() && query.message().nslp_data.is_none());
-    rig.propose(&query, peer_tcp());
-    let (channel, ..) = rig.opened();
-    rig.notified();
-    rig.connected(channel);
-    rig.over();
+    let channel = rig.connected_to(&query);
     let data = rig.over();
     assert_eq!(data.message().nslp_data, Some(&large[..]));
     rig.status();
@@ -466,11 +462,7 @@ fn a_query_that_is_too_large_asks_for_an_association() {
     rig.error(DOWN, GistError::MESSAGE_TOO_LARGE, &query);
     let query = rig.sent().is(MessageType::QUERY);
     assert!(query.message().nslp_data.is_none() && query.message().stack_proposal.is_some());
-    rig.propose(&query, peer_tcp());
-    let (channel, ..) = rig.opened();
-    rig.notified();
-    rig.connected(channel);
-    rig.over().is(MessageType::CONFIRM);
+    rig.connected_to(&query);
     assert_eq!(rig.over().message().nslp_data, Some(&[1; 200][..]));
 }
 
