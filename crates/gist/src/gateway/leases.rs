@@ -114,6 +114,10 @@ impl Leases {
         inside: SocketAddrV4,
         own: bool,
     ) -> Option<Hold> {
+        // As in `acquire`: no other end gets a forwarded port, so it has no lease.
+        if self.is_forwarded((protocol, port), inside) {
+            return Some(Hold { external: (protocol, port), own });
+        }
         let known = self.by_inside.get(&(protocol, inside)).is_some_and(|known| *known == port);
         let free = !self.by_inside.contains_key(&(protocol, inside)) && self.is_free(protocol, port);
         if !known && !free {
@@ -181,6 +185,11 @@ impl Leases {
                 forward.protocol == protocol && (forward.first_port..=forward.last_port).contains(&port);
             is_its.then(|| (forward.address, forward.port + (port - forward.first_port)))
         })
+    }
+
+    /// Whether the configuration forwards an external port to this end inside.
+    pub(super) fn is_forwarded(&self, (protocol, port): External, inside: SocketAddrV4) -> bool {
+        self.forward(protocol, port) == Some((*inside.ip(), inside.port()))
     }
 
     /// The external port that the configuration forwards to an end inside.

@@ -1,9 +1,9 @@
 //! What a gateway leaves to the one that starts in its place: flows that its hosts asked for, and the external ports of the ends inside.
 //!
-//! The next gateway judges each flow by its own sides, address and ports, before any message. What is possible stands at once, for the time
-//! that was left; the kernel passes it meanwhile. All other bindings, and those of signaling, come back with the Queries that hosts
-//! repeat, which are judged like new ones. Until then no other end gets the port of an end, so that its flows go on from it, and peers
-//! outside reach no other host by it.
+//! The next gateway judges each flow by its own sides, address, ports and forwards, before any message. What is possible stands at
+//! once, for the time that was left; the kernel passes it meanwhile. All other bindings, and those of signaling, come back with the
+//! Queries that hosts repeat, which are judged like new ones. Until then no other end gets the port of an end, so that its flows go on
+//! from it, and peers outside reach no other host by it.
 
 use core::net::{IpAddr, SocketAddrV4};
 
@@ -53,8 +53,11 @@ impl Gateway {
         while let Some(entry) = entries.take() {
             match Former::read(entry) {
                 Some(former) => {
-                    if !self.restore(&former) {
-                        tracing::debug!(inside = %former.inside, far = %former.far, reason = "not possible here", "flow of the predecessor not kept");
+                    let Former { inside, external, far, .. } = former;
+                    if self.restore(&former) {
+                        tracing::debug!(%inside, %external, %far, "flow of the predecessor kept");
+                    } else {
+                        tracing::debug!(%inside, %external, %far, reason = "not possible here", "flow of the predecessor not kept");
                     }
                 }
                 // They fit: there are fewer.
@@ -64,17 +67,18 @@ impl Gateway {
         self.keep_ports(ports);
     }
 
-    /// Makes the binding of a flow that stood. False: it is not possible with the present sides, address and ports.
+    /// Makes the binding of a flow that stood. False: it is not possible with the present sides, address, ports and forwards.
     fn restore(&mut self, former: &Former) -> bool {
         let Former { protocol, inside, external, .. } = *former;
         let of_host = self.interfaces.side(former.ifindex) == Some(Side::Inside)
             && !self.interfaces.has(IpAddr::V4(*inside.ip()));
-        let own =
-            self.interfaces.external() == Some(*external.ip()) && self.leases.is_in_range(external.port());
+        let port = (protocol, external.port());
+        let own = self.interfaces.external() == Some(*external.ip())
+            && (self.leases.is_in_range(external.port()) || self.leases.is_forwarded(port, inside));
         if !of_host || !own || !WITH_PORTS.contains(&protocol) {
             return false;
         }
-        let Some(hold) = self.leases.adopt((protocol, external.port()), inside, true) else { return false };
+        let Some(hold) = self.leases.adopt(port, inside, true) else { return false };
         let wanted = Wanted {
             purpose: Purpose::Flow,
             pinhole: former.pinhole(),

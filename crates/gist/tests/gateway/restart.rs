@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use signalbox_core::handover::Entries;
-use signalbox_gist::gateway::{Config, Input};
+use signalbox_gist::gateway::{Config, Forward, Input};
 
 use crate::adopted::handshake;
 use crate::rig::*;
@@ -83,6 +83,53 @@ fn a_flow_that_is_not_possible_here_is_left_out() {
                 let external = pinhole.source.map_or(pinhole.packets.dst.addr, |source| source.address);
                 assert_eq!(external, ip(EXTERNAL));
                 assert!(open.lifetime <= config().max_lifetime);
+            }
+        }
+    }
+}
+
+/// O08: a flow of an end to which the operator forwards a port stands over a planned restart too, in both directions, also with a port out
+/// of the range for other hosts. It does not where the next configuration forwards the port to no end, or to another one.
+#[test]
+fn a_flow_of_a_forwarded_port_stands_over_a_planned_restart() {
+    for first_port in [7000, 20_000] {
+        let forward = Forward { first_port, last_port: first_port, ..config().forwards[0] };
+        let with = |forwards| Config { forwards, ..config() };
+        for flow in [outbound(), upstream(udp((FAR, 6000), (HOST, 5000)))] {
+            let mut rig = Rig::with(with(vec![forward]));
+            let signal = |rig: &mut Rig| {
+                rig.outward(&query(flow, HOST));
+                let sent = rig.sent();
+                let answer = encode(&response(&sent.message(), FAR));
+                rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &answer);
+                rig.unwatched();
+                [sent.mri().src_port, sent.mri().dst_port]
+            };
+            let ports = signal(&mut rig);
+            assert!(ports.contains(&Some(first_port)), "{ports:?}");
+            let of_flow = |open: &&Open| {
+                [open.pinhole.packets.src_port, open.pinhole.packets.dst_port].contains(&Some(6000))
+            };
+            let before = rig.standing.iter().find(of_flow).cloned().unwrap();
+            assert!(rig.gateway.leaves(before.id));
+            let entries = left(&rig);
+            let again = |forwards| {
+                let mut rig = Rig::between(with(forwards), [GATE, EXTERNAL], 8);
+                rig.gateway.take_over(rig.now, entries.clone());
+                rig.drain();
+                rig
+            };
+            let mut rig = again(vec![forward]);
+            let after = rig.standing.iter().find(of_flow).cloned().unwrap();
+            assert_eq!((after.pinhole, after.lifetime), (before.pinhole, before.lifetime));
+            assert_eq!(signal(&mut rig), ports);
+            assert!(rig.standing.iter().any(|open| open.id == after.id), "the next Query finds it");
+            rig.until(300);
+            assert_eq!((rig.standing.len(), rig.gateway.tables().map(|table| table.size)), (0, [0, 0]));
+            let other_host = Forward { address: v4(SECOND), ..forward };
+            assert!(again(vec![other_host]).standing.is_empty());
+            if first_port == 7000 {
+                assert!(again(Vec::new()).standing.is_empty());
             }
         }
     }
