@@ -1,8 +1,7 @@
 //! The authorised peer database (RFC 5971 §4.4.2): the identities that may be peers, and for which flows.
 //!
 //! It is an ordered list; the first entry whose identity and scope match decides. The engine calls [`Apd::decide`] when
-//! an association is authenticated, again for each further flow if the decision
-//! [depends on the flow](Decision::depends_on_flow), and for all associations whenever [`Apd::generation`] has changed.
+//! an association is authenticated, again for each further flow, and for all associations whenever the database has changed.
 //! After a `Deny` the association is closed without another GIST message, and its routing state is deleted.
 
 use core::fmt;
@@ -150,12 +149,6 @@ impl Scope {
             && self.source.is_none_or(|subnet| within(ends.source, subnet))
             && self.destination.is_none_or(|subnet| within(ends.destination, subnet))
     }
-
-    /// Whether another flow over the same association can be outside while this one is inside.
-    #[must_use]
-    pub fn depends_on_flow(&self) -> bool {
-        *self != Self::ANY
-    }
 }
 
 /// The two ends of a flow, as ranges of addresses.
@@ -229,8 +222,6 @@ pub struct Decision {
     pub verdict: Verdict,
     /// The entry that matched; `None` if no entry matched and the default decided.
     pub by: Option<EntryId>,
-    /// The decision may differ for other flows: decide again when the association is used for another flow.
-    pub depends_on_flow: bool,
 }
 
 /// Why the database was not changed.
@@ -251,7 +242,6 @@ pub enum ApdError {
 pub struct Apd {
     entries: Vec<(EntryId, Entry)>,
     next: u32,
-    generation: u64,
     limit: usize,
     otherwise: Verdict,
 }
@@ -261,21 +251,18 @@ impl Apd {
     /// the wildcard deny entry of RFC 5971 §4.4.2.
     #[must_use]
     pub const fn new(limit: usize, otherwise: Verdict) -> Self {
-        Self { entries: Vec::new(), next: 0, generation: 0, limit, otherwise }
+        Self { entries: Vec::new(), next: 0, limit, otherwise }
     }
 
     /// First match decides.
     #[must_use]
     pub fn decide(&self, peer: Option<&Identity>, wanted: &Wanted<'_>) -> Decision {
-        // Entries passed over for their scope only would decide for other flows.
-        let mut depends_on_flow = false;
         for (id, entry) in self.entries.iter().filter(|(_, entry)| entry.name.matches(peer)) {
-            depends_on_flow |= entry.scope.depends_on_flow();
             if entry.scope.covers(wanted) {
-                return Decision { verdict: entry.verdict, by: Some(*id), depends_on_flow };
+                return Decision { verdict: entry.verdict, by: Some(*id) };
             }
         }
-        Decision { verdict: self.otherwise, by: None, depends_on_flow }
+        Decision { verdict: self.otherwise, by: None }
     }
 
     /// Adds an entry before the one that is now at `position` (0 is the first), or at the end if there is none.
@@ -290,7 +277,6 @@ impl Apd {
         // 2^32 administrative changes are not reached.
         self.next = self.next.wrapping_add(1);
         self.entries.insert(position.min(self.entries.len()), (id, entry));
-        self.generation += 1;
         Ok(id)
     }
 
@@ -302,16 +288,13 @@ impl Apd {
         self.insert(self.entries.len(), entry)
     }
 
-    /// Changes an entry in its place. The generation moves on only if it differs.
+    /// Changes an entry in its place.
     ///
     /// # Errors
     /// [`ApdError::Unknown`].
     pub fn modify(&mut self, id: EntryId, entry: Entry) -> Result<(), ApdError> {
         let (_, old) = self.entries.iter_mut().find(|(i, _)| *i == id).ok_or(ApdError::Unknown(id))?;
-        if *old != entry {
-            *old = entry;
-            self.generation += 1;
-        }
+        *old = entry;
         Ok(())
     }
 
@@ -321,20 +304,12 @@ impl Apd {
     /// [`ApdError::Unknown`].
     pub fn remove(&mut self, id: EntryId) -> Result<Entry, ApdError> {
         let at = self.entries.iter().position(|(i, _)| *i == id).ok_or(ApdError::Unknown(id))?;
-        self.generation += 1;
         Ok(self.entries.remove(at).1)
     }
 
     /// Entries in their order.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (EntryId, &Entry)> {
         self.entries.iter().map(|(id, entry)| (*id, entry))
-    }
-
-    /// Grows with every change. Decisions of another generation are void: associations and routing state are
-    /// validated again (RFC 5971 §4.4.2).
-    #[must_use]
-    pub const fn generation(&self) -> u64 {
-        self.generation
     }
 }
 

@@ -1,8 +1,16 @@
 //! The Messaging-Association state machine (RFC 5971 §6.4): one function per rule.
 //!
-//! Two differences to the RFC: rule 2 takes an association from Idle to Connected without starting `SendHello`, so that the
-//! peer would close it; `SendHello` is started here. Connected has no timer for a peer that fails without a message; here
-//! a diagnostic MA-Hello, which §6.4 allows, is sent if no message was received for the hold time of this node.
+//! Three differences to the RFC:
+//!
+//! * Rule 2 takes an association from Idle to Connected without starting `SendHello`, so that the peer would close it;
+//!   `SendHello` is started here.
+//! * Connected has no timer for a peer that fails without a message; here a diagnostic MA-Hello, which §6.4 allows, is sent
+//!   if no message was received for the hold time of this node.
+//! * §6.4 allows this MA-Hello in Idle too, and the state stays; here an Idle association that asks its peer is Connected, so
+//!   that the time for the reply is limited.
+//!
+//! The wait for the first Confirm of a peer that opened an association is one of the timers of the set-up, which §6.4
+//! mentions and does not model.
 
 use signalbox_core::rng::Random;
 use signalbox_core::service::{NetworkEvent, SendError};
@@ -181,13 +189,14 @@ impl Gist {
             association.start_send_hello(*now, rng);
         }
         let about_stream = matches!(association.transport, Transport::Sctp) && answers;
-        associations.message_received(index, *now);
-        associations.arm(index);
         if about_stream {
             self.drained(index, |pending_hello| pending_hello == id);
         } else if answered {
             self.drained(index, |_| true);
         }
+        // It comes last: no message defers the diagnostic MA-Hello while sessions wait, and the reply ends their wait.
+        self.associations.message_received(index, self.now);
+        self.associations.arm(index);
     }
 
     /// Sends the reply to the last MA-Hello of the peer, if it waits and the channel takes messages again.
@@ -402,7 +411,8 @@ impl Gist {
         if due(state.setup()) {
             let up = association.is_up();
             self.close_channel(index, true);
-            return self.end_association(key, if up { End::Unused } else { End::NotConnected }, false);
+            // What this node sent without the Confirm of the peer may not have arrived.
+            return self.end_association(key, if up { End::Unused } else { End::NotConnected }, up);
         }
         if due(state.watched_until()) {
             let idle = matches!(state, State::Idle { .. });

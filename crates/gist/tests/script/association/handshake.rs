@@ -107,15 +107,7 @@ fn sessions_share_an_association() {
 
     rig.reliably_in(session(3), b"more", own());
     let query = rig.sent().is(MessageType::QUERY);
-    let asked = query.message();
-    let mut response = signalbox_gist::wire::Message::new(MessageType::RESPONSE, NSLP, 64);
-    response.header.r = true;
-    response.mri = asked.mri.map(|m| m.inverted());
-    response.session = asked.session;
-    response.nli = Some(nli(b"down", DOWN));
-    response.query_cookie = asked.query_cookie;
-    response.responder_cookie = Some(b"over there......");
-    rig.octets(channel, &bare(&response));
+    rig.octets(channel, &response_over(&query, nli(b"down", DOWN)));
     let confirm = rig.over().is(MessageType::CONFIRM);
     assert!(confirm.message().stack_proposal.is_none());
     rig.over().is(MessageType::DATA);

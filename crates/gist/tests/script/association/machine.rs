@@ -3,9 +3,9 @@
 use signalbox_core::Direction;
 use signalbox_core::service::{MessageStatus, NetworkEvent, SendError};
 use signalbox_gist::engine::{
-    AssociationConfig, AssociationState, ChannelClosed, ChannelId, Config, Transport,
+    AssociationConfig, AssociationState, ChannelClosed, ChannelId, Config, Input, Transport,
 };
-use signalbox_gist::wire::{GistError, MessageType};
+use signalbox_gist::wire::{GistError, MessageType, Nli};
 
 use super::kit::*;
 use crate::rig::*;
@@ -408,6 +408,125 @@ fn an_accepted_channel_without_confirm_is_closed() {
     rig.until(30_100);
     assert_eq!(rig.closed(), (channel, true));
     assert_eq!(rig.gist.associations().count(), 0);
+}
+
+/// GIST-6.4-17, GIST-4.1.2-03: a Response over a channel that a peer opened makes a session use it, and
+/// the session sends over it. Only the first Confirm names the peer: without it the channel is closed when its time is over, and what
+/// was sent may be lost.
+#[test]
+fn a_response_does_not_replace_the_first_confirm() {
+    for is_confirmed in [true, false] {
+        let mut rig = Rig::with(quiet_peers());
+        rig.asked(session(2), asks_tcp());
+        let answer = rig.sent().is(MessageType::RESPONSE);
+        let channel = rig.accepted(2, Transport::Tcp);
+        rig.reliably(b"data", own());
+        let query = rig.sent().is(MessageType::QUERY);
+        let peer = Nli { validity_ms: 40_000_000, ..nli(b"up", UP) };
+        rig.octets(channel, &response_over(&query, peer));
+        rig.over().is(MessageType::CONFIRM);
+        rig.over().is(MessageType::DATA);
+        rig.status();
+        assert!(matches!(rig.notified().1, NetworkEvent::Good(_)));
+        let view = rig.held(channel).unwrap();
+        assert_eq!((view.sessions, view.peer), (1, &b""[..]));
+        if is_confirmed {
+            let octets = first_confirm(&answer, |_| {});
+            rig.octets(channel, &octets);
+            assert!(matches!(rig.notified().1, NetworkEvent::Good(_)));
+            let view = rig.held(channel).unwrap();
+            assert_eq!((view.sessions, view.peer), (2, &b"up"[..]));
+        }
+        rig.until(30_100);
+        rig.out.retain(|(_, out)| !matches!(out, Out::Over(over) if over.message().hello_id.is_some()));
+        if is_confirmed {
+            rig.quiet();
+            continue;
+        }
+        assert_eq!(rig.closed(), (channel, true));
+        assert_eq!(rig.notified(), (Direction::Downstream, NetworkEvent::CommunicationFailure));
+        assert!(rig.sent().is(MessageType::QUERY).message().stack_proposal.is_some());
+        rig.quiet();
+        assert_eq!(rig.gist.associations().count(), 0);
+    }
+}
+
+/// GIST-6.4-15, GIST-4.4.5-07: an Idle association whose channel is full has messages of a session in its queue when the session moves
+/// to another one. It asks its peer behind them and is Connected, so that the wait for the reply ends in any case.
+#[test]
+fn an_idle_association_that_asks_its_peer_is_connected() {
+    for replies in [true, false] {
+        let mut config = lasting(tcp_and_tls().associations);
+        config.associations.probe = false;
+        let mut rig = Rig::with(config);
+        let (old, _) = idle(&mut rig);
+        rig.handle(Input::ChannelDrained { channel: old, unsent: 300_000 });
+        rig.reliably_in(session(2), b"wait", own());
+        let query = rig.sent().is(MessageType::QUERY);
+        rig.propose(&query, peer_tcp());
+        rig.out.clear();
+        assert_eq!(rig.state_of(old), Some(AssociationState::Idle));
+        rig.send_with(b"safe", own(), |m| (m.attributes, m.session) = (SECURE, session(2)));
+        let query = rig.sent().is(MessageType::QUERY);
+        rig.propose(&query, peer_tls());
+        let (new, ..) = rig.opened();
+        rig.quiet();
+        let view = rig.held(old).unwrap();
+        assert_eq!((view.state, view.queued), (AssociationState::Connected, 3));
+        rig.connected_as(new, "down.example");
+        assert_eq!(rig.over().is(MessageType::CONFIRM).channel, new);
+        rig.handle(Input::ChannelDrained { channel: old, unsent: 0 });
+        rig.over().is(MessageType::CONFIRM);
+        assert_eq!(rig.over().message().nslp_data, Some(&b"wait"[..]));
+        rig.status();
+        let question = rig.over().is(MessageType::MA_HELLO);
+        assert!(question.message().header.r);
+        rig.quiet();
+        if replies {
+            rig.octets(old, &hello(question.message().hello_id.unwrap(), false));
+        } else {
+            rig.until(rig.ms() + 30_100);
+            rig.out.retain(|(_, out)| !matches!(out, Out::Over(over) if over.message().hello_id.is_some()));
+            assert_eq!(rig.closed(), (old, true));
+            assert_eq!(rig.notified().1, NetworkEvent::CommunicationFailure);
+        }
+        let data = rig.over().is(MessageType::DATA);
+        assert_eq!((data.channel, data.message().nslp_data), (new, Some(&b"safe"[..])));
+    }
+}
+
+/// GIST-4.2.2-02: the reply to the MA-Hello that a session waits for after it moved is a message of the peer like others. Without
+/// diagnostic MA-Hellos no other one follows, and with them the next one follows a hold time later.
+#[test]
+fn the_reply_that_ends_a_wait_defers_the_next_question() {
+    for probe in [false, true] {
+        let mut rig = Rig::with(lasting(AssociationConfig { probe, ..tcp_and_tls().associations }));
+        let old = rig.associated();
+        // Another session keeps it in use.
+        rig.reliably_in(session(2), b"data", own());
+        let query = rig.sent().is(MessageType::QUERY);
+        rig.propose(&query, peer_tcp());
+        rig.out.clear();
+        rig.send_with(b"safe", own(), |m| m.attributes = SECURE);
+        let query = rig.sent().is(MessageType::QUERY);
+        rig.propose(&query, peer_tls());
+        let (new, ..) = rig.opened();
+        let question = rig.over().is(MessageType::MA_HELLO);
+        rig.connected_as(new, "down.example");
+        rig.until(20_000);
+        rig.octets(old, &hello(question.message().hello_id.unwrap(), false));
+        let asks = |rig: &mut Rig| {
+            let out = core::mem::take(&mut rig.out);
+            out.iter().any(
+                |(_, out)| matches!(out, Out::Over(over) if over.channel == old && over.message().header.r),
+            )
+        };
+        rig.out.clear();
+        rig.until(49_900);
+        assert!(!asks(&mut rig));
+        rig.until(50_100);
+        assert_eq!(asks(&mut rig), probe);
+    }
 }
 
 /// GIST-6.4-16, GIST-4.1.2-03: at the Responding node the state stays; messages that need an association wait for
