@@ -11,7 +11,7 @@ use signalbox_core::slab::Key;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{IfIndex, Time};
 
-use super::bindings::{Asker, Purpose, RELATED, State, Wanted};
+use super::bindings::{Asker, Course, InKernel, Proof, Purpose, RELATED, Wanted};
 use super::entry::{Bound, Entry};
 use super::interfaces::Side;
 use super::leases::Choice;
@@ -43,9 +43,7 @@ struct Handshake {
     /// Address of the Responding node.
     responding: Ipv4Addr,
     external: Ipv4Addr,
-    /// The Query came from inside; it went to the inside.
-    from_inside: bool,
-    to_inside: bool,
+    course: Course,
     /// Who asks for a way to the Querying node inside.
     asker: Asker,
     /// Whose share the bindings count for: the sender of the Query.
@@ -82,7 +80,8 @@ impl Gateway {
     pub(super) fn on_answer(&mut self, packet: &Received<'_>, octets: &[u8], own: &Own<'_>) {
         let key = self.bindings.of_handle(own.entry.binding);
         let flow = key.and_then(|key| self.bindings.get(key));
-        let (from_inside, to_inside) = flow.map_or((true, false), |flow| (flow.from_inside, flow.to_inside));
+        let course = flow.map_or(Course::Outward, |flow| flow.course);
+        let (from_inside, to_inside) = (course.is_from_inside(), course.is_to_inside());
         let side = if to_inside { Side::Inside } else { Side::Outside };
         if own.entry.binding != 0 && flow.is_none() {
             // The Querying node would take the handshake for complete, and packets of the flow would not pass.
@@ -143,13 +142,15 @@ impl Gateway {
     fn is_ready(&mut self, flow: Key, packet: &Received<'_>) -> bool {
         let Some(related) = self.bindings.get(flow).map(|binding| binding.related) else { return true };
         let asked = |gateway: &Self, key| {
-            gateway.bindings.get(key).is_some_and(|binding| binding.state == State::Asked)
+            gateway.bindings.get(key).is_some_and(|binding| matches!(binding.kernel, InKernel::Asked { .. }))
         };
         let Some(awaited) = related.into_iter().flatten().chain([flow]).find(|key| asked(self, *key)) else {
             return true;
         };
-        if let Some(binding) = self.bindings.get_mut(awaited) {
-            binding.awaited_by = Some(flow);
+        if let Some(InKernel::Asked { awaited_by, .. }) =
+            self.bindings.get_mut(awaited).map(|binding| &mut binding.kernel)
+        {
+            *awaited_by = Some(flow);
         }
         if let Some(binding) = self.bindings.get_mut(flow)
             && !binding.wait(Waiting::of(packet))
@@ -199,30 +200,21 @@ impl Gateway {
         let Some(external) = self.interfaces.external() else { return ports };
         let Some(binding) = self.bindings.get_mut(key) else { return ports };
         let validity = binding.validity.max(Duration::from_millis(nli.validity_ms.into()));
-        let is_first = !std::mem::replace(&mut binding.confirmed, true);
-        let (from_inside, to_inside) = (binding.from_inside, binding.to_inside);
+        let is_first = !binding.is_confirmed();
+        binding.proof = Proof::Confirmed;
+        let course = binding.course;
         let (owner, ifindex) = (binding.owner, binding.ifindex);
         let lifetime = self.lifetime(validity);
         self.counters.activated += u64::from(is_first);
         self.keep(key, owner, lifetime);
-        if to_inside && packet.src.ip() != nli.interface {
+        if course.is_to_inside() && packet.src.ip() != nli.interface {
             self.counters.other_host += u64::from(is_first);
             tracing::debug!(peer = %packet.src, interface = %nli.interface, "no way to another host for messages");
             return ports;
         }
         let querying = SocketAddrV4::new(querying, own.entry.port);
         let asker = if own.entry.own { Asker::Host } else { Asker::Other };
-        let handshake = Handshake {
-            querying,
-            responding,
-            external,
-            from_inside,
-            to_inside,
-            asker,
-            owner,
-            ifindex,
-            lifetime,
-        };
+        let handshake = Handshake { querying, responding, external, course, asker, owner, ifindex, lifetime };
         let mut related = self.datagram_bindings(&handshake);
         let stack = find_object(octets, ObjectType::STACK_CONFIGURATION);
         let offers = stack.as_ref().map_or([None; MAX_OFFERS], offers);
@@ -248,17 +240,9 @@ impl Gateway {
     /// The bindings of GIST messages in datagrams: from the Querying node, and to it. A binding of the same packets to
     /// another Responding node inside stays (GISTNAT-X-09).
     fn datagram_bindings(&mut self, handshake: &Handshake) -> [Option<Key>; RELATED] {
-        let Handshake {
-            querying,
-            responding,
-            external,
-            from_inside,
-            to_inside,
-            asker,
-            owner,
-            ifindex,
-            lifetime,
-        } = *handshake;
+        let Handshake { querying, responding, external, course, asker, owner, ifindex, lifetime } =
+            *handshake;
+        let (from_inside, to_inside) = (course.is_from_inside(), course.is_to_inside());
         let mut related = [None; RELATED];
         let [to, from, ..] = &mut related;
         let mut port = None;
@@ -303,17 +287,8 @@ impl Gateway {
     /// The binding of an association from the Querying node to a port that the Responding node offers, and the port that
     /// the Querying node uses. GISTNAT-D6.2-04, GISTNAT-D6.2-05.
     fn association_binding(&mut self, handshake: &Handshake, offer: Offer) -> Option<(Key, u16)> {
-        let Handshake {
-            querying,
-            responding,
-            external,
-            from_inside,
-            to_inside,
-            owner,
-            ifindex,
-            lifetime,
-            ..
-        } = *handshake;
+        let Handshake { querying, responding, external, course, owner, ifindex, lifetime, .. } = *handshake;
+        let (from_inside, to_inside) = (course.is_from_inside(), course.is_to_inside());
         let inside = SocketAddrV4::new(responding, offer.port);
         let (mut port, mut hold) = (offer.port, None);
         if to_inside {

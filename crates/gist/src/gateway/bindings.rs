@@ -61,6 +61,53 @@ pub enum State {
     Adopted,
 }
 
+/// What the kernel was asked about a binding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum InKernel {
+    /// Nothing: it is only reserved.
+    Reserved,
+    /// It was asked for it, until this time. The Response of a flow can wait for the answer.
+    Asked { until: Time, awaited_by: Option<Key> },
+    /// It has it until this time.
+    Active { until: Time },
+    /// It translates the flow by itself.
+    Adopted,
+}
+
+/// What Responses have said about a binding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Proof {
+    /// Nothing: until then a new binding can take its place.
+    Unproved,
+    /// A Response has come that needs it.
+    Needed,
+    /// It is that of a flow, and a Response has confirmed the flow.
+    Confirmed,
+}
+
+/// The sides between which the Query of a flow passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Course {
+    /// No Query has passed yet, or the binding is not that of a flow.
+    Unknown,
+    /// From inside to outside: the source of the Query is translated.
+    Outward,
+    /// From outside to a host inside: its destination is translated.
+    Inward,
+    /// From inside to a host inside: both are.
+    Hairpin,
+}
+
+impl Course {
+    pub(super) const fn is_from_inside(self) -> bool {
+        matches!(self, Self::Outward | Self::Hairpin)
+    }
+
+    pub(super) const fn is_to_inside(self) -> bool {
+        matches!(self, Self::Inward | Self::Hairpin)
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Binding {
     pub(super) purpose: Purpose,
@@ -71,26 +118,16 @@ pub(super) struct Binding {
     pub(super) owner: IpAddr,
     /// The interface by which that message came in, which has a share too.
     pub(super) ifindex: IfIndex,
-    /// A Response has come that needs it. Until then a new binding can take its place.
-    pub(super) proved: bool,
+    pub(super) proof: Proof,
     pub(super) asker: Asker,
-    pub(super) state: State,
+    pub(super) kernel: InKernel,
     pub(super) until: Time,
-    /// When the kernel removes it.
-    pub(super) kernel_until: Time,
     /// Validity time of the routing state in the last Query.
     pub(super) validity: Duration,
-    /// A Response has come.
-    pub(super) confirmed: bool,
-    /// The Query came from inside, so that its source is translated.
-    pub(super) from_inside: bool,
-    /// The Query goes to a host inside, so that its destination is translated.
-    pub(super) to_inside: bool,
+    pub(super) course: Course,
     pub(super) related: [Option<Key>; RELATED],
     /// Messages that wait for the kernel's answer.
     pub(super) waiting: Vec<Waiting>,
-    /// The flow whose Response waits for the kernel's answer to this binding.
-    pub(super) awaited_by: Option<Key>,
     /// The nodes of an association: Querying and Responding node.
     pub(super) pair: Option<Pair>,
     link: Link,
@@ -103,10 +140,30 @@ impl Timed for Binding {
 }
 
 impl Binding {
+    pub(super) const fn state(&self) -> State {
+        match self.kernel {
+            InKernel::Reserved => State::Reserved,
+            InKernel::Asked { .. } => State::Asked,
+            InKernel::Active { .. } => State::Active,
+            InKernel::Adopted => State::Adopted,
+        }
+    }
+
+    /// A Response needs it.
+    pub(super) const fn prove(&mut self) {
+        if matches!(self.proof, Proof::Unproved) {
+            self.proof = Proof::Needed;
+        }
+    }
+
+    pub(super) const fn is_confirmed(&self) -> bool {
+        matches!(self.proof, Proof::Confirmed)
+    }
+
     /// Whether it may be there: the kernel has it already, or may be asked for it.
     pub(super) const fn may_open(&self) -> bool {
         let asked_by_its_host = !matches!(self.asker, Asker::Other);
-        asked_by_its_host || self.pinhole.destination.is_none() || matches!(self.state, State::Adopted)
+        asked_by_its_host || self.pinhole.destination.is_none() || matches!(self.kernel, InKernel::Adopted)
     }
 
     /// Whether messages of this sender inside let it live longer. A way to the inside lives as long as its host asks for it.
@@ -228,18 +285,14 @@ impl Bindings {
             hold,
             owner,
             ifindex,
-            proved: false,
+            proof: Proof::Unproved,
             asker,
-            state: if adopted { State::Adopted } else { State::Reserved },
+            kernel: if adopted { InKernel::Adopted } else { InKernel::Reserved },
             until,
-            kernel_until: Time::ZERO,
             validity: Duration::ZERO,
-            confirmed: false,
-            from_inside: false,
-            to_inside: false,
+            course: Course::Unknown,
             related: [None; RELATED],
             waiting: Vec::new(),
-            awaited_by: None,
             pair: None,
             link: Link::default(),
         };
@@ -301,7 +354,7 @@ impl Bindings {
         loop {
             let key = queue.pop_front()?;
             // It may have ended, or be proved by now.
-            if self.slab.get(key).is_some_and(|binding| !binding.proved) {
+            if self.slab.get(key).is_some_and(|binding| binding.proof == Proof::Unproved) {
                 return Some(key);
             }
         }
@@ -314,7 +367,9 @@ impl Bindings {
             return unproved.push((ifindex, VecDeque::from([key])));
         };
         // Each key is removed once. Those behind a binding that waits for its Response stay as long as that.
-        while queue.front().is_some_and(|key| slab.get(*key).is_none_or(|binding| binding.proved)) {
+        let is_over =
+            |key: &Key| slab.get(*key).is_none_or(|binding: &Binding| binding.proof != Proof::Unproved);
+        while queue.front().is_some_and(is_over) {
             queue.pop_front();
         }
         queue.push_back(key);

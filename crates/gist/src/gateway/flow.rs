@@ -12,7 +12,7 @@ use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
 use signalbox_core::traffic::FlowFilter;
 
-use super::bindings::{Asker, Binding, Purpose, State, Wanted};
+use super::bindings::{Asker, Binding, Course, Purpose, State, Wanted};
 use super::interfaces::Side;
 use super::leases::Choice;
 use super::message::NewMri;
@@ -171,7 +171,8 @@ impl Gateway {
             return Err(Stop::OtherHost);
         }
         let far = packet.dst.ip();
-        self.note(key, packet, nli, (true, hairpin), far);
+        let course = if hairpin { Course::Hairpin } else { Course::Outward };
+        self.note(key, packet, nli, course, far);
         // GISTNAT-D6.1-01: what the MRI says outside is what the kernel does, at the latest when the Response has passed.
         // Packets to the inside wait for the Response.
         if downstream && !hairpin {
@@ -267,7 +268,7 @@ impl Gateway {
             adopted: adopt.is_some(),
         };
         let key = self.bind(wanted, self.config.reserve).ok_or(Stop::Busy)?;
-        self.note(key, packet, nli, (false, true), IpAddr::V4(*inside.ip()));
+        self.note(key, packet, nli, Course::Inward, IpAddr::V4(*inside.ip()));
         let end = Some((own.address, own.port));
         let mri = if downstream {
             NewMri { source: None, destination: end }
@@ -280,7 +281,7 @@ impl Gateway {
 
     /// The external end of an adopted flow, or from outside its end inside; `None`: the binding is the gateway's own.
     fn adopted(&self, key: Key, from: Side, downstream: bool) -> Option<SocketAddrV4> {
-        let binding = self.bindings.get(key).filter(|binding| binding.state == State::Adopted)?;
+        let binding = self.bindings.get(key).filter(|binding| binding.state() == State::Adopted)?;
         let Pinhole { packets, source, destination, .. } = &binding.pinhole;
         let end = |prefix: Prefix, port| Endpoint { address: prefix.addr, port };
         let end = match (from, downstream) {
@@ -299,14 +300,7 @@ impl Gateway {
     /// can pass over an association, where the gateway cannot read it. GISTNAT-D6.1-04, GISTNAT-R7.2.3-10.
     ///
     /// The same holds for a new flow if its Querying and Responding node have an association.
-    fn note(
-        &mut self,
-        key: Key,
-        packet: &Received<'_>,
-        nli: &Nli<'_>,
-        (from_inside, to_inside): (bool, bool),
-        far: IpAddr,
-    ) {
+    fn note(&mut self, key: Key, packet: &Received<'_>, nli: &Nli<'_>, course: Course, far: IpAddr) {
         let associated = match (nli.interface, far) {
             (IpAddr::V4(querying), IpAddr::V4(far)) => self.pairs.get(&(querying, far)).copied(),
             _ => None,
@@ -314,8 +308,8 @@ impl Gateway {
         let Some(binding) = self.bindings.get_mut(key) else { return };
         let validity = Duration::from_millis(nli.validity_ms.into());
         binding.validity = validity;
-        (binding.from_inside, binding.to_inside) = (from_inside, to_inside);
-        if !binding.confirmed && associated.is_none() {
+        binding.course = course;
+        if !binding.is_confirmed() && associated.is_none() {
             return;
         }
         let related = binding.related;

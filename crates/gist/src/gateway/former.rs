@@ -46,9 +46,10 @@ fn read_end(r: &mut Reader<'_>) -> Result<SocketAddrV4, Short> {
 impl Former {
     /// What a gateway leaves of a binding; `None`: it is another one than that of an exact flow, or does not stand.
     pub(super) fn of(binding: &Binding, now: Time) -> Option<Self> {
-        let asked = binding.purpose == Purpose::Flow && binding.asker == Asker::Host && binding.confirmed;
+        let asked =
+            binding.purpose == Purpose::Flow && binding.asker == Asker::Host && binding.is_confirmed();
         let left = u32::try_from(binding.until.since(now).as_secs()).ok()?;
-        if !asked || binding.state != State::Active || left == 0 {
+        if !asked || binding.state() != State::Active || left == 0 {
             return None;
         }
         let Pinhole { packets, source, destination, .. } = &binding.pinhole;

@@ -13,7 +13,7 @@ use signalbox_core::pinhole::{OpenerId, PinholeId};
 use signalbox_core::ports::Binding;
 use signalbox_core::slab::Key;
 
-use super::bindings::{Asker, Purpose, Wanted};
+use super::bindings::{Asker, Course, Proof, Purpose, Wanted};
 use super::flow::WITH_PORTS;
 use super::former::Former;
 use super::interfaces::Side;
@@ -90,7 +90,7 @@ impl Gateway {
         };
         let Some(key) = self.bind(wanted, former.left().min(self.config.max_lifetime)) else { return false };
         if let Some(binding) = self.bindings.get_mut(key) {
-            (binding.confirmed, binding.proved, binding.from_inside) = (true, true, true);
+            (binding.proof, binding.course) = (Proof::Confirmed, Course::Outward);
         }
         self.activate(key);
         true

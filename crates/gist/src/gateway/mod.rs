@@ -66,7 +66,7 @@ pub use view::BindingView;
 
 use answer::Own;
 use asking::Asking;
-use bindings::{Bindings, Made, NoBinding, Pair, Wanted};
+use bindings::{Bindings, InKernel, Made, NoBinding, Pair, Wanted};
 use flow::Kernel;
 use interfaces::{Interfaces, Side};
 use leases::{Choice, Hold, Leases};
@@ -314,7 +314,7 @@ impl Gateway {
     fn remove(&mut self, key: Key) {
         let Some((binding, hold)) = self.bindings.remove(key) else { return };
         tracing::debug!(binding = %binding.pinhole, purpose = ?binding.purpose, "binding removed");
-        if matches!(binding.state, State::Asked | State::Active) {
+        if matches!(binding.kernel, InKernel::Asked { .. } | InKernel::Active { .. }) {
             self.out.close(id_of(key));
         }
         if let Some(hold) = hold {
@@ -328,9 +328,14 @@ impl Gateway {
     fn on_opened(&mut self, id: PinholeId, result: Result<(), PinholeError>) {
         let Some(key) = (id.owner == OpenerId::GIST_NAT).then(|| Key::from_u64(id.key)) else { return };
         let Some(binding) = self.bindings.get_mut(key) else { return };
-        let flow = binding.awaited_by.take().unwrap_or(key);
+        let (until, awaited_by) = match binding.kernel {
+            InKernel::Asked { until, awaited_by } => (until, awaited_by),
+            InKernel::Active { until } => (until, None),
+            InKernel::Reserved | InKernel::Adopted => return,
+        };
+        let flow = awaited_by.unwrap_or(key);
         match result {
-            Ok(()) => binding.state = State::Active,
+            Ok(()) => binding.kernel = InKernel::Active { until },
             Err(error) => {
                 self.counters.refused += 1;
                 tracing::info!(binding = %binding.pinhole, %error, "binding refused by the kernel");
@@ -432,16 +437,22 @@ impl Gateway {
     fn activate(&mut self, key: Key) {
         let now = self.now;
         let Some(binding) = self.bindings.get_mut(key) else { return };
-        if !binding.may_open() || binding.state == State::Adopted {
+        if !binding.may_open() {
             return;
         }
         let lifetime = binding.until.since(now);
-        if binding.state == State::Reserved {
-            binding.state = State::Asked;
-        } else if binding.kernel_until > now + lifetime / 2 {
-            return;
+        match &mut binding.kernel {
+            InKernel::Adopted => return,
+            InKernel::Reserved => {
+                binding.kernel = InKernel::Asked { until: binding.until, awaited_by: None };
+            }
+            InKernel::Asked { until, .. } | InKernel::Active { until } => {
+                if *until > now + lifetime / 2 {
+                    return;
+                }
+                *until = binding.until;
+            }
         }
-        binding.kernel_until = binding.until;
         self.out.open(id_of(key), binding.pinhole.clone(), lifetime);
     }
 
@@ -449,7 +460,7 @@ impl Gateway {
     fn keep(&mut self, key: Key, owner: IpAddr, lifetime: Duration) {
         if self.bindings.get(key).is_some_and(|binding| binding.may_prolong(owner)) {
             if let Some(binding) = self.bindings.get_mut(key) {
-                binding.proved = true;
+                binding.prove();
             }
             self.bindings.prolong(key, self.now + lifetime);
             self.activate(key);

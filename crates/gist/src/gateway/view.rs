@@ -31,8 +31,8 @@ impl Gateway {
             visit(BindingView {
                 id: id_of(key),
                 purpose: binding.purpose,
-                state: binding.state,
-                confirmed: binding.confirmed,
+                state: binding.state(),
+                confirmed: binding.is_confirmed(),
                 pinhole: binding.pinhole.clone(),
                 time_left: binding.until.since(self.now),
             })
