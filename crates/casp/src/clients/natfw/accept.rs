@@ -8,7 +8,7 @@ use signalbox_resources::Resources;
 
 use super::NatfwClient;
 use super::output::{NatfwEnd, NatfwEvent};
-use super::record::Answered;
+use super::record::{Answered, Receiver, Turn};
 use super::request::Said;
 use super::respond::Report;
 use super::rules::filter_of;
@@ -89,7 +89,7 @@ impl NatfwClient {
             }
             Some(NatfwType::RESPONSE) => self.answer_done(key, job, 0),
             Some(next) if self.config.role.opens() && !self.is_for_own_user(job, message.kind) => {
-                let asker = self.records.get_mut(key).and_then(|record| record.asker(false).clone());
+                let asker = self.records.get(key).and_then(|record| record.asker(false).cloned());
                 let wanted = !Self::wanted_back(message, said).is_empty();
                 let result = match asker.filter(|asker| asker.inside && wanted && next == NatfwType::CREATE) {
                     Some(asker) => self.open_back(job, message, said, asker, resources),
@@ -132,26 +132,32 @@ impl NatfwClient {
         let answered = match known.filter(|answered| answered.of == said.age) {
             // The passage ended, but its sender has not learned that: it opens again. The user is informed when no node has
             // refused it until the next refresh, so that one that always fails gives no further events.
-            Some(answered) if of_user && answered.user.is_none() => {
+            Some(answered) if of_user && answered.receiver == Receiver::Absent => {
                 self.answered.extend(user.map(|user| (user, key)));
-                Answered { number, refreshed: false, user, informed: false, ..answered }
+                let receiver = user.map_or(Receiver::Absent, Receiver::Reopened);
+                Answered { number, refreshed: false, receiver, ..answered }
             }
             Some(answered) => {
-                if let Some(user) = answered.user.filter(|_| !answered.informed) {
-                    self.out.event(user, NatfwEvent::Accepted { session, flow });
-                }
-                Answered { number, refreshed: true, informed: true, ..answered }
+                let receiver = match answered.receiver {
+                    Receiver::Reopened(user) => {
+                        self.out.event(user, NatfwEvent::Accepted { session, flow });
+                        Receiver::Informed(user)
+                    }
+                    other => other,
+                };
+                Answered { number, refreshed: true, receiver, ..answered }
             }
             None => {
                 if let Some(user) = user {
                     self.out.event(user, NatfwEvent::Accepted { session, flow });
                 }
-                if let Some(former) = known.and_then(|answered| answered.user) {
+                if let Some(former) = known.and_then(|answered| answered.receiver.user()) {
                     self.answered.remove(&(former, key));
                 }
                 self.answered.extend(user.map(|user| (user, key)));
                 let (of, age) = (said.age, self.next_age());
-                Answered { of, age, number, refreshed: false, back, user, informed: true }
+                let receiver = user.map_or(Receiver::Absent, Receiver::Informed);
+                Answered { of, age, number, refreshed: false, back, receiver }
             }
         };
         if let Some(record) = self.records.get_mut(key) {
@@ -193,12 +199,12 @@ impl NatfwClient {
     pub(super) fn accepted_ends(&mut self, key: Key, why: NatfwEnd) {
         let Some(record) = invariant!(self.records.get_mut(key), "what ends has a record") else { return };
         // A request of this node may have no name yet.
-        let (Some(session), flow) = (record.session, record.flow) else { return };
+        let (Some(session), flow) = (record.origin.session(), record.flow) else { return };
         let Some(answered) = record.answered.as_mut() else { return };
-        let (user, informed) = (answered.user.take(), answered.informed);
-        let Some(user) = user else { return };
+        let receiver = core::mem::replace(&mut answered.receiver, Receiver::Absent);
+        let Some(user) = receiver.user() else { return };
         self.answered.remove(&(user, key));
-        if informed && self.accepted.contains_key(&user) {
+        if receiver == Receiver::Informed(user) && self.accepted.contains_key(&user) {
             self.out.event(user, NatfwEvent::Ended { session, flow, why });
         }
     }
@@ -230,7 +236,7 @@ impl NatfwClient {
             let Some(record) = invariant!(self.records.get(key), "what a user accepted has a record") else {
                 continue;
             };
-            if let (Some(session), Some(answered)) = (record.session, record.answered) {
+            if let (Some(session), Some(answered)) = (record.origin.session(), record.answered) {
                 let flow = if answered.back { record.flow } else { record.flow.reversed() };
                 self.release((session, flow), answered.back);
             }
@@ -255,7 +261,7 @@ impl NatfwClient {
         if status == NatfwStatus::DONE || (answered.refreshed && !report.withdrawn) {
             return;
         }
-        if record.triggered {
+        if record.turn == Turn::Triggered {
             self.withdraw(key, (status, node), resources);
         } else {
             self.accepted_ends(key, NatfwEnd::Removed { status, node });

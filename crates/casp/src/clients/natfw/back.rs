@@ -5,7 +5,7 @@ use signalbox_core::{Key, SessionId, invariant};
 use signalbox_resources::Resources;
 use signalbox_resources::config::Opening;
 
-use super::record::Asker;
+use super::record::{Answer, Asked, Asker, Last, Turn};
 use super::request::Said;
 use super::rules::{Ask, packets};
 use super::{Failure, NatfwClient, Role};
@@ -49,9 +49,10 @@ impl NatfwClient {
                 return Err(NatfwStatus::NEXT);
             }
             let known = self.find(job.session, &job.flow.reversed());
-            let known = known.and_then(|key| self.records.get_mut(key)).is_some_and(|record| {
-                record.last == Some((said.msg_id, false, None)) && record.is_of_asker(job)
-            });
+            let same = Last { number: said.msg_id, reverse: false, answer: Answer::Unsent };
+            let known = known
+                .and_then(|key| self.records.get(key))
+                .is_some_and(|record| record.last == Some(same) && record.is_of_asker(job));
             if known {
                 self.counters.repeated += 1;
                 self.out.consume(job.id);
@@ -66,7 +67,7 @@ impl NatfwClient {
         let until = self.now + Self::lifetime(job, said);
         if let Some(record) = self.records.get_mut(key) {
             record.until = record.until.max(until);
-            record.last = Some((said.msg_id, job.reverse, None));
+            record.last = Some(Last { number: said.msg_id, reverse: job.reverse, answer: Answer::Unsent });
         }
         self.follow(key, job, message, said, next);
         self.arm(key);
@@ -94,12 +95,12 @@ impl NatfwClient {
             return Err(NatfwStatus::RESOURCES);
         };
         // The host inside ends the session.
-        *record.asker(false) = Some(asker.clone());
-        (record.back, record.number) = (true, Some(said.msg_id));
-        record.triggered = message.kind == NatfwType::TRIGGER;
+        *record.asked(false) = Some(Asked { asker: asker.clone(), number: said.msg_id });
+        let triggered = message.kind == NatfwType::TRIGGER;
+        record.turn = if triggered { Turn::Triggered } else { Turn::Against };
         let ask =
             Ask { asker: &asker, claimed: job.flow.src(), token: None, opening: Opening::Reserve, lifetime };
-        self.install(key, job, wanted, &ask, None, resources)
+        self.install(key, (job, said), wanted, &ask, None, resources)
     }
 
     /// The kernel has the packets against the flow of a request: its target sends a CREATE for them, other nodes send the CREATE
@@ -112,8 +113,8 @@ impl NatfwClient {
         said: &Said,
     ) {
         if let Some(record) = self.records.get_mut(key) {
-            record.create_age = Some(said.age);
-            record.last = Some((said.msg_id, job.reverse, None));
+            record.opened.accept(said.age);
+            record.last = Some(Last { number: said.msg_id, reverse: job.reverse, answer: Answer::Unsent });
             record.filters = filters_of(message, said, job.reverse);
         }
         if job.reverse {
@@ -135,11 +136,11 @@ impl NatfwClient {
             return Some(Ok(()));
         }
         let key = self.find(job.session, &job.flow).filter(|_| job.reverse && self.config.role.opens())?;
-        let record = invariant!(self.records.get_mut(key), "the index names records that stand")?;
+        let record = invariant!(self.records.get(key), "the index names records that stand")?;
         if record.next_filters.is_empty() || record.next_filters != said.filters {
             return None;
         }
-        let asker = record.asker(false).clone().filter(|asker| asker.inside)?;
+        let asker = record.asker(false).filter(|asker| asker.inside)?.clone();
         Some(self.open_back(job, message, said, asker, resources))
     }
 
@@ -154,8 +155,8 @@ impl NatfwClient {
     /// down what it asked of the firewalls inside because of TRIGGER. A RELEASE would also end the flow of the host's new address.
     pub(super) fn end_back(&mut self, session: SessionId, flow: &FlowId, resources: &mut Resources) {
         let Some(key) = self.find(session, &flow.reversed()) else { return };
-        let Some(record) = self.records.get(key).filter(|record| record.back) else { return };
-        if record.triggered {
+        let Some(record) = self.records.get(key).filter(|record| record.turn.is_back()) else { return };
+        if record.turn == Turn::Triggered {
             self.out.send(Message::tear_down(session, record.flow));
         }
         self.end(key, None, resources);

@@ -8,7 +8,7 @@ use signalbox_resources::Resources;
 
 use super::listed::listed;
 use super::output::{NatfwEvent, NatfwNode};
-use super::record::{Own, Record, Stage};
+use super::record::{Name, Origin, Own, Record, Stage};
 use super::request::Said;
 use super::respond::Report;
 use super::rules::packets;
@@ -36,9 +36,10 @@ impl NatfwClient {
         let inserted = match refused {
             Some(status) => Err(status),
             None => {
-                let mut record = Record::new(None, request.flow, None, until);
-                record.own = Some(Box::new(Own {
+                let own = Own {
                     id,
+                    name: kept.map_or(Name::Drawn, Name::Wished),
+                    former: None,
                     kind: Own::kind_of(request.by_receiver, &request.terms),
                     filters: request.filters.clone(),
                     terms: request.terms.clone(),
@@ -48,15 +49,12 @@ impl NatfwClient {
                         .clamp(1, self.config.lifetime.max(1)),
                     age,
                     stage: Stage::Opening,
-                    stands_until: until,
-                    failing: false,
-                    lost: false,
                     number: 0,
                     waits: None,
                     due: until,
                     query: None,
-                    kept,
-                }));
+                };
+                let record = Record::new(Origin::User(Box::new(own)), request.flow, until);
                 self.records.insert(record).map_err(|_| NatfwStatus::RESOURCES)
             }
         };
@@ -78,9 +76,9 @@ impl NatfwClient {
         self.now = self.now.max(now);
         let msg_id = self.rng.u64();
         let Some(record) = self.by_user.get(&id).and_then(|key| self.records.get_mut(*key)) else { return };
-        let (Some(session), flow, Some(own)) = (record.session, record.flow, record.own.as_mut()) else {
-            return;
-        };
+        let flow = record.flow;
+        let Some(own) = record.origin.own_mut() else { return };
+        let Some(session) = own.name.session() else { return };
         own.query = Some(msg_id);
         let values = [NatfwValue::MsgId(msg_id), NatfwValue::Next(NatfwType::RESPONSE, Tlvs::of(&[]))];
         let mut data = Vec::new();
@@ -96,10 +94,9 @@ impl NatfwClient {
         self.leave(id, resources);
         let Some(key) = self.by_user.get(&id).copied() else { return };
         let Some(record) = invariant!(self.records.get_mut(key), "what closes has a record") else { return };
-        let named = record.session.is_some();
-        let Some(own) = record.own.as_mut().filter(|own| own.stage != Stage::Closing) else { return };
+        let Some(own) = record.origin.own_mut().filter(|own| !own.stage.is_closing()) else { return };
         own.stage = Stage::Closing;
-        if named {
+        if own.name.session().is_some() {
             self.send_own(key);
             self.arm(key);
         } else {
@@ -113,12 +110,12 @@ impl NatfwClient {
         let now = self.now;
         let lifetime = seconds(self.config.lifetime);
         let Some(record) = invariant!(self.records.get_mut(key), "a request has a record") else { return };
-        let (session, flow) = (record.session, record.flow);
+        let flow = record.flow;
         record.until = record.until.max(now + lifetime);
-        let Some(own) = invariant!(record.own.as_mut(), "who sends a request has asked") else { return };
+        let Some(own) = invariant!(record.origin.own_mut(), "who sends a request has asked") else { return };
         (own.waits, own.due) = (Some(msg_id), now + lifetime);
         let mut values = vec![NatfwValue::MsgId(msg_id)];
-        let kind = if own.stage == Stage::Closing { NatfwType::RELEASE } else { own.kind };
+        let kind = if own.stage.is_closing() { NatfwType::RELEASE } else { own.kind };
         let back = match own.terms.packets {
             NatfwPackets::Along => Vec::new(),
             NatfwPackets::Both | NatfwPackets::Against => against(&own.filters, &flow),
@@ -133,8 +130,7 @@ impl NatfwClient {
         }
         if kind == NatfwType::PATH {
             // The CREATE that answers must agree with it here too.
-            record.path_age = Some(own.age);
-            record.wanted.clone_from(&own.filters);
+            record.wanted = Some(own.filters.clone());
         }
         let both = kind == NatfwType::CREATE && own.terms.packets == NatfwPackets::Both;
         let create = both || matches!(kind, NatfwType::PATH | NatfwType::TRIGGER);
@@ -154,7 +150,7 @@ impl NatfwClient {
         if NatfwMessage::compose(kind, &values, &mut data).is_ok() {
             self.out.send(Message {
                 tag: key.to_u64(),
-                session: session.or(own.kept),
+                session: own.name.known(),
                 flow,
                 reverse: false,
                 // TRIGGER leaves sessions that expire.
@@ -170,9 +166,9 @@ impl NatfwClient {
     pub(super) fn named(&mut self, key: Key, session: SessionId) {
         // It may have been closed before the messaging layer named it.
         let Some(record) = self.records.get_mut(key) else { return };
-        record.session = Some(session);
         let flow = record.flow;
-        if let Some(own) = &record.own {
+        if let Some(own) = record.origin.own_mut() {
+            own.name = Name::Named { session, wished: own.name.is_wished() };
             self.out.event(own.id, NatfwEvent::Named { session });
             self.by_session.insert((session, flow), key);
         }
@@ -181,14 +177,14 @@ impl NatfwClient {
     /// The messaging layer does not take the request.
     pub(super) fn own_failed(&mut self, key: Key, resources: &mut Resources) {
         let status = NatfwStatus::NOT_DELIVERED;
-        if self.records.get(key).is_some_and(|record| record.own.is_some()) {
+        if self.records.get(key).is_some_and(|record| record.origin.own().is_some()) {
             self.end(key, Some(NatfwEvent::Refused { status, node: None, note: None }), resources);
         }
     }
 
     /// A message of the session was not delivered, or came back.
     pub(super) fn undelivered(&mut self, key: Key, resources: &mut Resources) {
-        if self.records.get(key).is_some_and(|record| record.own.is_some()) {
+        if self.records.get(key).is_some_and(|record| record.origin.own().is_some()) {
             self.no_answer(key, resources);
         } else {
             self.not_delivered(key);
@@ -212,14 +208,13 @@ impl NatfwClient {
         let interval: Duration = self.rng.jitter(seconds(lifetime.max(1)) / 3, 0.5, 1.5);
         let now = self.now;
         // A CREATE against the flow may also end at a node that did not ask for it.
-        let Some(own) = self.records.get_mut(key).and_then(|record| record.own.as_mut()) else { return };
-        if own.stage == Stage::Closing {
+        let Some(own) = self.records.get_mut(key).and_then(|record| record.origin.own_mut()) else { return };
+        if own.stage.is_closing() {
             return;
         }
         (own.waits, own.due) = (None, now + interval);
-        own.stands_until = now + seconds(lifetime.max(1));
-        let failed = core::mem::take(&mut own.failing);
-        if core::mem::replace(&mut own.stage, Stage::Standing) != Stage::Standing || failed {
+        let stands = Stage::Standing { until: now + seconds(lifetime.max(1)) };
+        if !matches!(core::mem::replace(&mut own.stage, stands), Stage::Standing { .. }) {
             self.out.event(own.id, NatfwEvent::Opened { lifetime, nat });
         }
         self.leave_former(key);
@@ -239,7 +234,7 @@ impl NatfwClient {
                 _ => None,
             })
         };
-        let Some(own) = self.records.get_mut(key).and_then(|record| record.own.as_mut()) else {
+        let Some(own) = self.records.get_mut(key).and_then(|record| record.origin.own_mut()) else {
             let node = results().next().and_then(|result| node_of(&result).node);
             return self.answer_reported(key, report, node, resources);
         };
@@ -252,7 +247,7 @@ impl NatfwClient {
             };
             return self.out.event(own.id, event);
         }
-        if report.withdrawn && own.stage == Stage::Standing && own.number == report.msg_id {
+        if report.withdrawn && own.stage.is_standing() && own.number == report.msg_id {
             let node = results().next().and_then(|result| node_of(&result).node);
             let lost = NatfwEvent::Lost { status: report.status, node };
             if own.terms.scope.is_some() {
@@ -260,14 +255,14 @@ impl NatfwClient {
                 return self.end(key, Some(lost), resources);
             }
             // A tear-down would overtake the report to the receiver, which waits for the clients on its way. RELEASE does not.
-            (own.stage, own.lost) = (Stage::Closing, true);
+            own.stage = Stage::Lost;
             self.out.event(own.id, lost);
             return self.send_own(key);
         }
         if own.waits != Some(report.msg_id) {
             return;
         }
-        if own.stage == Stage::Closing {
+        if own.stage.is_closing() {
             return self.closed(key, resources);
         }
         if report.status != NatfwStatus::DONE {
@@ -302,24 +297,25 @@ impl NatfwClient {
         let retry = self.rng.jitter(lifetime / 3, 0.5, 1.5);
         let now = self.now;
         let Some(own) = invariant!(
-            self.records.get_mut(key).and_then(|record| record.own.as_mut()),
+            self.records.get_mut(key).and_then(|record| record.origin.own_mut()),
             "a request that was refused has its own part"
         ) else {
             return;
         };
-        if own.stage == Stage::Standing && own.stands_until <= now {
+        if own.stage.stands_until().is_some_and(|until| until <= now) {
             self.tear_down(key);
             return self.end(key, Some(NatfwEvent::Lost { status, node }), resources);
         }
-        if own.stage == Stage::Opening && status == NatfwStatus::RESOURCES && own.kept.is_some() {
+        if own.stage == Stage::Opening && status == NatfwStatus::RESOURCES && own.name.is_wished() {
             return self.ask_anew(key);
         }
         own.waits = None;
-        own.failing = own.stage == Stage::Standing;
-        own.due = now + if own.stage == Stage::Standing { retry } else { lifetime };
-        if own.stage == Stage::Opening {
-            own.stage = Stage::Failed;
-        }
+        own.due = now + if own.stage.is_standing() { retry } else { lifetime };
+        own.stage = match own.stage {
+            Stage::Standing { until } => Stage::Failing { until },
+            Stage::Opening => Stage::Failed,
+            other => other,
+        };
         self.out.event(own.id, NatfwEvent::Refused { status, node, note });
     }
 
@@ -328,10 +324,10 @@ impl NatfwClient {
         self.tear_down(key);
         let age = self.next_age();
         let Some(record) = self.records.get_mut(key) else { return };
-        let (named, flow) = (record.session.take(), record.flow);
-        let Some(own) = record.own.as_mut() else { return };
-        let former = named.or(own.kept);
-        (own.kept, own.age) = (None, age);
+        let flow = record.flow;
+        let Some(own) = record.origin.own_mut() else { return };
+        let former = own.name.known();
+        (own.name, own.age) = (Name::Drawn, age);
         if let Some(former) = former {
             self.by_session.remove(&(former, flow));
         }
@@ -341,7 +337,7 @@ impl NatfwClient {
     /// The wait for an answer is over.
     fn no_answer(&mut self, key: Key, resources: &mut Resources) {
         let Some(own) = invariant!(
-            self.records.get(key).and_then(|record| record.own.as_ref()),
+            self.records.get(key).and_then(|record| record.origin.own()),
             "a request that waits for its answer has its own part"
         ) else {
             return;
@@ -350,7 +346,7 @@ impl NatfwClient {
             return;
         }
         self.counters.unanswered += 1;
-        if own.stage == Stage::Closing {
+        if own.stage.is_closing() {
             return self.closed(key, resources);
         }
         self.own_refused(key, (NatfwStatus::NOT_DELIVERED, None, None), resources);
@@ -364,8 +360,8 @@ impl NatfwClient {
 
     /// The data of a passage leave by another next hop: its firewalls have the request at once, and not with the next refresh.
     pub(super) fn new_hop(&mut self, key: Key) {
-        let own = self.records.get(key).and_then(|record| record.own.as_ref());
-        let stands = own.is_some_and(|own| own.stage == Stage::Standing && own.waits.is_none());
+        let own = self.records.get(key).and_then(|record| record.origin.own());
+        let stands = own.is_some_and(|own| own.stage.is_standing() && own.waits.is_none());
         if stands && own.is_some_and(|own| own.kind != NatfwType::TRIGGER) {
             self.send_own(key);
             self.arm(key);
@@ -377,12 +373,12 @@ impl NatfwClient {
         let (now, lifetime) = (self.now, seconds(self.config.lifetime));
         // The policy may have ended it as its rules began.
         let Some(record) = self.records.get_mut(key) else { return };
-        let Some(own) = record.own.as_mut().filter(|own| own.due <= now) else { return };
+        let Some(own) = record.origin.own_mut().filter(|own| own.due <= now) else { return };
         match own.stage {
             _ if own.waits.is_some() => self.no_answer(key, resources),
-            Stage::Standing => self.send_own(key),
+            Stage::Standing { .. } | Stage::Failing { .. } => self.send_own(key),
             // The user decides whether the session goes on.
-            Stage::Failed | Stage::Opening | Stage::Closing => own.due = now + lifetime,
+            Stage::Failed | Stage::Opening | Stage::Closing | Stage::Lost => own.due = now + lifetime,
         }
     }
 }

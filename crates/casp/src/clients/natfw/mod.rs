@@ -64,7 +64,7 @@ pub use terms::{NatfwPackets, NatfwScope, NatfwTerms};
 pub use view::{PassageView, RuleView};
 
 use output::Outputs;
-use record::Record;
+use record::{Origin, Record, Stage};
 use token::Used;
 
 /// Messages that wait for the route to their hop at most.
@@ -474,7 +474,7 @@ impl NatfwClient {
             return None;
         }
         let until = self.now + seconds(job.timeout.max(1));
-        let record = Record::new(Some(job.session), job.flow, Some(holder), until);
+        let record = Record::new(Origin::Peer { session: job.session, holder }, job.flow, until);
         match self.records.insert(record) {
             Ok(key) => {
                 self.by_session.insert((job.session, job.flow), key);
@@ -505,12 +505,12 @@ impl NatfwClient {
         self.own_due(key, resources);
         // What was due may have ended it.
         let Some(record) = self.records.get(key) else { return };
-        if !record.rules.is_empty() && record.rules_until <= now {
+        if !record.opened.rules().is_empty() && record.rules_until <= now {
             self.counters.expired += 1;
             self.close_rules(key, resources);
         }
         let Some(record) = invariant!(self.records.get(key), "a record outlives its rules") else { return };
-        if record.until <= now && record.own.is_none() {
+        if record.until <= now && record.origin.own().is_none() {
             self.accepted_ends(key, NatfwEnd::Expired);
             self.end(key, None, resources);
         } else {
@@ -523,25 +523,28 @@ impl NatfwClient {
         self.close_rules(key, resources);
         self.wheel.cancel(&mut self.records, key.index());
         let Some(record) = self.records.remove(key) else { return };
-        let name = record.session.or(record.own.as_ref().and_then(|own| own.kept));
-        if let Some(session) = name {
-            self.by_session.remove(&(session, record.flow));
-        }
-        if let Some(user) = record.answered.and_then(|answered| answered.user) {
+        if let Some(user) = record.answered.and_then(|answered| answered.receiver.user()) {
             self.answered.remove(&(user, key));
-        }
-        if let Some(holder) = record.holder {
-            self.holders.release(holder);
         }
         if let (Some(binding), Some(ports)) = (record.binding, &mut self.ports) {
             ports.release(binding.lease);
         }
         self.lists.remove(&key);
-        if let Some(own) = record.own {
-            self.by_user.remove(&own.id);
-            if let Some(event) = why.filter(|_| !own.lost) {
-                self.out.event(own.id, event);
+        let name = match record.origin {
+            Origin::Peer { session, holder } => {
+                self.holders.release(holder);
+                Some(session)
             }
+            Origin::User(own) => {
+                self.by_user.remove(&own.id);
+                if let Some(event) = why.filter(|_| own.stage != Stage::Lost) {
+                    self.out.event(own.id, event);
+                }
+                own.name.known()
+            }
+        };
+        if let Some(session) = name {
+            self.by_session.remove(&(session, record.flow));
         }
     }
 

@@ -20,19 +20,22 @@ impl NatfwClient {
         let Some(record) = self.records.get_mut(key).filter(|record| record.flow != flow) else {
             return false;
         };
-        let (Some(session), former, Some(own)) = (record.session, record.flow, record.own.as_mut()) else {
-            return false;
+        let former = record.flow;
+        let Some(own) = record.origin.own_mut() else { return false };
+        let Some(session) = own.name.session() else { return false };
+        let stage = match own.stage {
+            Stage::Opening => Stage::Opening,
+            // The user is informed when the path lets the packets of the new flow pass.
+            Stage::Standing { until } | Stage::Failing { until } => Stage::Failing { until },
+            Stage::Failed | Stage::Closing | Stage::Lost => return false,
         };
-        if !matches!(own.stage, Stage::Opening | Stage::Standing) {
-            return false;
-        }
         for filter in own.filters.iter_mut().filter(|filter| filter.src == Prefix::host(former.src())) {
             filter.src = Prefix::host(flow.src());
         }
         // Who asks for other packets uses another AGE.
-        (own.age, own.failing) = (age, own.stage == Stage::Standing);
+        (own.age, own.stage) = (age, stage);
+        let older = own.former.replace(Box::new(former));
         record.flow = flow;
-        let older = record.former.replace(Box::new(former));
         self.by_session.remove(&(session, former));
         self.by_session.insert((session, flow), key);
         if let Some(older) = older {
@@ -46,7 +49,8 @@ impl NatfwClient {
     /// The session with the flow that the source has left ends in the messaging layer, and with it the rules for that flow.
     pub(super) fn leave_former(&mut self, key: Key) {
         let Some(record) = invariant!(self.records.get_mut(key), "who moved has a record") else { return };
-        if let (Some(session), Some(former)) = (record.session, record.former.take()) {
+        let Some(own) = record.origin.own_mut() else { return };
+        if let (Some(session), Some(former)) = (own.name.session(), own.former.take()) {
             self.out.send(Message::tear_down(session, *former));
         }
     }
@@ -55,7 +59,7 @@ impl NatfwClient {
     pub(super) fn tear_down(&mut self, key: Key) {
         self.leave_former(key);
         if let Some(record) = self.records.get(key)
-            && let Some(session) = record.session
+            && let Some(session) = record.origin.session()
         {
             self.out.send(Message::tear_down(session, record.flow));
         }

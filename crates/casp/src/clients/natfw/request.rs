@@ -8,7 +8,7 @@ use signalbox_resources::config::Opening;
 
 use super::listed::{is_foreign, with_list};
 use super::output::NatfwEnd;
-use super::record::{Asker, Record, Reply};
+use super::record::{Answer, Asked, Asker, Last, Record, Reply};
 use super::rules::{Ask, packets};
 use super::{End, Failure, MAX_WAITING, NatfwClient, Seen, seconds, whole};
 use crate::engine::{Arrival, OwnedArrival};
@@ -160,18 +160,18 @@ impl NatfwClient {
     /// A request with the number of the last one of its sender is not processed again: it is answered as before.
     fn is_repeated(&mut self, job: &OwnedArrival, said: &Said) -> bool {
         let Some(key) = self.find(job.session, &job.flow) else { return false };
-        let Some(record) = invariant!(self.records.get_mut(key), "the index names records that stand") else {
+        let Some(record) = invariant!(self.records.get(key), "the index names records that stand") else {
             return false;
         };
-        let Some((msg_id, reverse, answer)) = record.last else { return false };
-        if (msg_id, reverse) != (said.msg_id, job.reverse) || !record.is_of_asker(job) {
+        let Some(Last { number, reverse, answer }) = record.last else { return false };
+        if (number, reverse) != (said.msg_id, job.reverse) || !record.is_of_asker(job) {
             return false;
         }
         self.counters.repeated += 1;
         match answer {
-            Some(NatfwStatus::DONE) => self.answer_done(key, job, 0),
-            Some(status) => self.refuse(job, status),
-            None => self.out.consume(job.id),
+            Answer::Done => self.answer_done(key, job, 0),
+            Answer::Refused(status) => self.refuse(job, status),
+            Answer::Unsent => self.out.consume(job.id),
         }
         true
     }
@@ -239,15 +239,16 @@ impl NatfwClient {
         let Some(record) = invariant!(self.records.get_mut(key), "a PATH has a record") else {
             return Err(NatfwStatus::RESOURCES);
         };
-        record.path_age = Some(said.age);
-        record.wanted.clone_from(&said.filters);
-        record.number = Some(said.msg_id);
+        record.wanted = Some(said.filters.clone());
+        let number = said.msg_id;
         // Who opened rules stays their owner, unless another node proves who it is.
-        if record.rules.is_empty() || job.identity.is_some() || record.is_of_asker(job) {
-            *record.asker(false) = Some(Asker::of(job, inside, sender));
+        let replaces = record.opened.rules().is_empty() || job.identity.is_some() || record.is_of_asker(job);
+        match record.asked(false) {
+            Some(asked) if !replaces => asked.number = number,
+            asked => *asked = Some(Asked { asker: Asker::of(job, inside, sender), number }),
         }
         record.until = record.until.max(now + lifetime);
-        record.last = Some((said.msg_id, job.reverse, None));
+        record.last = Some(Last { number, reverse: job.reverse, answer: Answer::Unsent });
         let rest = self.with_nat_object(key, job, message, None);
         let sent = lowered(message, said, rest, job.timeout, lifetime);
         self.pass_on(key, job, message, said, (inside, sent), resources);
@@ -282,15 +283,14 @@ impl NatfwClient {
             return Err(missing);
         };
         if job.reverse {
-            if record.path_age.is_none() {
-                return Err(NatfwStatus::NO_STATE);
-            }
-            if packets(&record.wanted, &job.flow).as_ref() != Ok(&wanted) {
+            let Some(of_path) = &record.wanted else { return Err(NatfwStatus::NO_STATE) };
+            if packets(of_path, &job.flow).as_ref() != Ok(&wanted) {
                 return Err(NatfwStatus::POLICY);
             }
         }
         if ends_here || !self.config.role.opens() {
-            *record.asker(job.reverse) = Some(Asker::of(job, inside, sender));
+            let asker = Asker::of(job, inside, sender);
+            *record.asked(job.reverse) = Some(Asked { asker, number: said.msg_id });
             (record.lifetime, record.rules_until) = (lifetime, now + lifetime);
             record.until = record.until.max(now + lifetime);
             self.created(key, job, resources);
@@ -299,12 +299,16 @@ impl NatfwClient {
         if record.change.is_some() {
             return Err(NatfwStatus::RESOURCES);
         }
-        let current = record.create_age == Some(said.age)
-            && record.rules.iter().all(|rule| rule.source == source)
-            && !record.rules.is_empty()
+        let rules = record.opened.rules();
+        let current = record.opened.age() == Some(said.age)
+            && rules.iter().all(|rule| rule.source == source)
+            && !rules.is_empty()
             && record.is_of_asker(job)
-            && !record.rules.iter().flat_map(|rule| &rule.passages).any(|one| resources.is_outdated(one));
+            && !rules.iter().flat_map(|rule| &rule.passages).any(|one| resources.is_outdated(one));
         if current {
+            if let Some(asked) = record.asked(job.reverse) {
+                asked.number = said.msg_id;
+            }
             // Rules may be for a time that is over.
             if !self.judge(key, resources) {
                 return Err(NatfwStatus::POLICY);
@@ -316,7 +320,7 @@ impl NatfwClient {
         let of_job = Asker::of(job, inside, sender);
         // Data towards the inside are the affair of a receiver there. Data from the inside are that of their source,
         // whose PATH this node has.
-        let along = record.asker(false).clone();
+        let along = record.asker(false).cloned();
         let end = if job.reverse { job.flow.dst() } else { job.flow.src() };
         let (opening, asker, claimed) = match along.filter(|along| job.reverse && along.inside && !inside) {
             Some(source) => (Opening::Outward, source, job.flow.src()),
@@ -330,7 +334,7 @@ impl NatfwClient {
         }
         self.install(
             key,
-            job,
+            (job, said),
             wanted,
             &Ask { asker: &asker, claimed, token, opening, lifetime },
             start,
@@ -350,14 +354,12 @@ impl NatfwClient {
         if record.flow != job.flow {
             return self.opened_back(key, job, &message, &said);
         }
-        record.create_age = Some(said.age);
+        record.opened.accept(said.age);
         record.filters.clone_from(&said.filters);
-        let number = if job.reverse { &mut record.number_back } else { &mut record.number };
-        *number = Some(said.msg_id);
         record.next_filters = Self::wanted_back(&message, &said);
-        record.last = Some((said.msg_id, job.reverse, None));
+        record.last = Some(Last { number: said.msg_id, reverse: job.reverse, answer: Answer::Unsent });
         let lifetime = record.lifetime;
-        let inside = record.asker(job.reverse).as_ref().is_some_and(|asker| asker.inside);
+        let inside = record.asker(job.reverse).is_some_and(|asker| asker.inside);
         let rest = self.without_own_tokens(&message, resources);
         let rest = self.with_nat_object(key, job, &message, rest);
         let list = self.list_with_own(key, job, &message, false);
@@ -399,9 +401,8 @@ impl NatfwClient {
 
     /// Whether all records of a session have the sender of a message as the one who asked in its direction.
     fn check_owner(&mut self, keys: &[Key], job: &OwnedArrival) -> Result<(), Failure> {
-        let mut owned =
-            |key: &Key| self.records.get_mut(*key).is_some_and(|record: &mut Record| record.is_of_owner(job));
-        if keys.iter().all(&mut owned) {
+        let owned = |key: &Key| self.records.get(*key).is_some_and(|record: &Record| record.is_of_owner(job));
+        if keys.iter().all(owned) {
             return Ok(());
         }
         self.counters.strangers += 1;
@@ -421,8 +422,8 @@ impl NatfwClient {
         let opposite = job.flow.reversed();
         let mut keys = self.of_session(job.session);
         keys.retain(|key| {
-            let of_other = |record: &mut Record| !record.back && !record.is_of_owner(job);
-            !self.records.get_mut(*key).is_some_and(|record| record.flow == opposite && of_other(record))
+            let of_other = |record: &Record| !record.turn.is_back() && !record.is_of_owner(job);
+            !self.records.get(*key).is_some_and(|record| record.flow == opposite && of_other(record))
         });
         self.check_owner(&keys, job)?;
         // A request that waits for a route ends, too. Without a record it is not known whose the session is: then only those that came
@@ -436,7 +437,7 @@ impl NatfwClient {
             self.go_on(job, None);
             return Ok(());
         };
-        let asker = |key: &Key| self.records.get(*key).and_then(|record| record.askers.first()?.as_ref());
+        let asker = |key: &Key| self.records.get(*key).and_then(|record| record.asker(false));
         let inside = keys.iter().filter_map(asker).any(|asker| asker.inside);
         let ends = job.last || self.is_border(said, inside);
         self.counters.released += 1;
@@ -461,7 +462,7 @@ impl NatfwClient {
             if wants_answer && self.find(job.session, &job.flow) == Some(key) {
                 let now = self.now;
                 if let Some(record) = self.records.get_mut(key) {
-                    (record.path_age, record.until) = (None, now);
+                    (record.wanted, record.until) = (None, now);
                 }
                 self.expect(key, job, message.kind, said.msg_id);
                 self.arm(key);

@@ -8,6 +8,7 @@ use signalbox_core::{Key, SessionId, invariant};
 use signalbox_resources::Resources;
 
 use super::NatfwClient;
+use super::record::{Answer, Last, Passed};
 use super::request::{Said, left};
 use super::rules::filter_of;
 use crate::clients::queue::Message;
@@ -136,10 +137,11 @@ impl NatfwClient {
         let now = self.now;
         let allowed = match self.find(job.session, &job.flow).and_then(|key| self.records.get_mut(key)) {
             Some(record) => {
-                record.last = Some((number.0, job.reverse, Some(status)));
-                let allowed = record.error_at.is_none_or(|at| at + ERRORS <= now);
+                let answer = Answer::Refused(status);
+                record.last = Some(Last { number: number.0, reverse: job.reverse, answer });
+                let allowed = record.errors_from <= now;
                 if allowed {
-                    record.error_at = Some(now);
+                    record.errors_from = now + ERRORS;
                 }
                 allowed
             }
@@ -164,9 +166,10 @@ impl NatfwClient {
         let list = request.and_then(|request| self.list_with_own(key, job, &request, true));
         let now = self.now;
         let Some(record) = invariant!(self.records.get_mut(key), "an answer has a record") else { return };
-        record.last = Some((number.0, job.reverse, Some(NatfwStatus::DONE)));
+        record.last = Some(Last { number: number.0, reverse: job.reverse, answer: Answer::Done });
         let mut more = vec![NatfwValue::Lifetime(left(record, now))];
-        let filters = if record.filters.is_empty() { &record.wanted } else { &record.filters };
+        let wanted = record.wanted.as_deref().unwrap_or_default();
+        let filters = if record.filters.is_empty() { wanted } else { &record.filters };
         more.extend(filters.iter().cloned().map(NatfwValue::Filter));
         // A NAT on the way left a NAT_OBJECT, or this node is one: the sender learns how its packets arrive.
         if nat || record.binding.is_some() {
@@ -204,7 +207,8 @@ impl NatfwClient {
         let own_address = self.node_id(job.flow.dst());
         let Some(record) = invariant!(self.records.get_mut(key), "a RESPONSE has a record") else { return };
         let reply = record.reply.take_if(|reply| reply.msg_id == report.msg_id);
-        let passes = Some((report.msg_id, report.withdrawn, self.hasher.hash_one(&report.filters)));
+        let filters = self.hasher.hash_one(&report.filters);
+        let passes = Some(Passed { number: report.msg_id, withdrawn: report.withdrawn, filters });
         if record.passed == passes {
             self.counters.duplicates += 1;
             tracing::debug!(session = %job.session, peer = %job.peer, reason = "another RESPONSE to the same request", "message dropped");
@@ -213,7 +217,7 @@ impl NatfwClient {
         record.passed = passes;
         let query = reply.is_some_and(|reply| reply.kind == NatfwType::QUERY);
         let mut data = None;
-        if query && !record.rules.is_empty() {
+        if query && !record.opened.rules().is_empty() {
             let mut nested = Vec::new();
             let mut add = |value: NatfwValue<'_>| value.encode(&mut nested).is_ok();
             let fits = own_address
@@ -252,9 +256,10 @@ impl NatfwClient {
         let Some(record) = invariant!(self.records.get_mut(key), "a loss has a record") else { return };
         let Some(reply) = record.reply.take() else { return };
         // A request of this node may have no name yet.
-        let Some(session) = record.session else { return };
+        let Some(session) = record.origin.session() else { return };
         let none: &[NatfwFilter] = &[];
-        record.passed = Some((reply.msg_id, false, self.hasher.hash_one(none)));
+        let filters = self.hasher.hash_one(none);
+        record.passed = Some(Passed { number: reply.msg_id, withdrawn: false, filters });
         let flow = record.flow;
         let number = (reply.msg_id, u8::try_from(reply.kind.0).unwrap_or(0));
         self.respond((session, flow), !reply.reverse, number, (NatfwStatus::NOT_DELIVERED, 0), &[]);

@@ -16,7 +16,8 @@ use signalbox_resources::token::Token;
 use signalbox_resources::{Decided, End, Passage, PassageRequest, Requester, Resources};
 
 use super::NatfwClient;
-use super::record::{Asker, Change, Rule};
+use super::record::{Asked, Asker, Change, Opened, Rule};
+use super::request::Said;
 use crate::engine::OwnedArrival;
 use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwFilter, NatfwMessage, NatfwStatus};
@@ -145,7 +146,7 @@ impl NatfwClient {
     pub(super) fn install(
         &mut self,
         key: Key,
-        job: &OwnedArrival,
+        (job, said): (&OwnedArrival, &Said),
         packets: Vec<FlowFilter>,
         ask: &Ask<'_>,
         start: Option<Time>,
@@ -163,13 +164,13 @@ impl NatfwClient {
             };
             let most = passages.iter().filter_map(Passage::max_lifetime);
             lifetime = most.fold(lifetime, Ord::min);
-            let held = self.records.get(key).into_iter().flat_map(|record| &record.rules);
+            let held = self.records.get(key).into_iter().flat_map(|record| record.opened.rules());
             let known = held.into_iter().find(|rule| rule.packets == *packets).map(|rule| rule.key);
             let key = known.unwrap_or_else(|| {
                 self.next_rule += 1;
                 self.next_rule
             });
-            rules.push(Rule { key, packets: *packets, source: None, passages, opening: false });
+            rules.push(Rule { key, packets: *packets, source: None, passages });
         }
         // The message was parsed before.
         if self.translates(job, ask.asker.inside)
@@ -182,22 +183,24 @@ impl NatfwClient {
         }
         let source = self.records.get(key).and_then(|record| Some(record.binding.as_ref()?.source()));
         rules.iter_mut().for_each(|rule| rule.source = source);
-        let mut missing = 0;
-        for rule in rules.iter_mut().filter(|_| start.is_none()) {
+        let mut missing = Vec::new();
+        for rule in rules.iter().filter(|_| start.is_none()) {
             if self.by_rule.insert(rule.key, key).is_none() {
-                (missing, rule.opening) = (missing + 1, true);
+                missing.push(rule.key);
                 self.out.open(pinhole_id(rule.key), rule.pinhole(), lifetime);
             }
         }
         let asker = Asker::of(job, ask.asker.inside, self.way.sender);
+        let asked = Asked { asker, number: said.msg_id };
         let Some(record) = invariant!(self.records.get_mut(key), "rules are for a record that stands") else {
             give_back(rules, resources);
             return Err(NatfwStatus::RESOURCES);
         };
-        let (job, way) = (job.clone(), self.way);
-        record.change =
-            Some(Box::new(Change { job, asker, way, rules, start, lifetime, missing, failed: None }));
-        if missing == 0 {
+        let (job, age, way) = (job.clone(), said.age, self.way);
+        let answered = missing.is_empty();
+        let change = Change { job, asked, age, way, rules, start, lifetime, missing, failed: None };
+        record.change = Some(Box::new(change));
+        if answered {
             self.finish_change(key, resources);
         }
         Ok(())
@@ -296,18 +299,17 @@ impl NatfwClient {
             PinholeError::Full | PinholeError::Failed | PinholeError::Conflict => NatfwStatus::RESOURCES,
         });
         let Some(record) = invariant!(self.records.get_mut(key), "a rule has a record") else { return };
-        let opening = |rule: &Rule| rule.key == pinhole.key && rule.opening;
-        let Some(change) = record.change.as_mut().filter(|change| change.rules.iter().any(opening)) else {
+        let waits = |change: &&mut Box<Change>| change.missing.contains(&pinhole.key);
+        let Some(change) = record.change.as_mut().filter(waits) else {
             // The rule was to be prolonged, or to begin.
             if let Some(status) = failed {
                 self.withdraw(key, (status, None), resources);
             }
             return;
         };
-        change.rules.iter_mut().filter(|rule| opening(rule)).for_each(|rule| rule.opening = false);
-        change.missing = change.missing.saturating_sub(1);
+        change.missing.retain(|key| *key != pinhole.key);
         change.failed = failed.or(change.failed);
-        if change.missing == 0 {
+        if change.missing.is_empty() {
             self.finish_change(key, resources);
         }
     }
@@ -317,10 +319,9 @@ impl NatfwClient {
         let now = self.now;
         let Some(record) = invariant!(self.records.get_mut(key), "a change has a record") else { return };
         let Some(change) = invariant!(record.change.take(), "answers are about a change") else { return };
-        let Change { job, asker, way, rules, start, lifetime, failed, .. } = *change;
+        let Change { job, asked, age, way, rules, start, lifetime, failed, .. } = *change;
         // Rules that begin later are not in the kernel yet.
-        let begun = record.rules.iter().filter(|_| record.start.is_none());
-        let begun: Vec<u64> = begun.map(|rule| rule.key).collect();
+        let begun: Vec<u64> = record.opened.active().iter().map(|rule| rule.key).collect();
         if let Some(status) = failed {
             for rule in rules.iter().filter(|rule| !begun.contains(&rule.key)) {
                 self.by_rule.remove(&rule.key);
@@ -331,22 +332,24 @@ impl NatfwClient {
             self.refuse(&job, status);
             return;
         }
-        let former = core::mem::replace(&mut record.rules, rules);
-        (record.start, record.lifetime) = (start, lifetime);
-        record.rules_until = record.start.unwrap_or(now) + lifetime;
+        let opened = match start {
+            Some(start) => Opened::Planned { age, rules, start },
+            None => Opened::Active { age, rules },
+        };
+        let former = core::mem::replace(&mut record.opened, opened).into_rules();
+        record.lifetime = lifetime;
+        record.rules_until = start.unwrap_or(now) + lifetime;
         record.until = record.until.max(record.rules_until);
-        *record.asker(job.reverse) = Some(asker);
-        let stays: Vec<u64> = record.rules.iter().map(|rule| rule.key).collect();
+        *record.asked(job.reverse) = Some(asked);
+        let stays: Vec<u64> = record.opened.rules().iter().map(|rule| rule.key).collect();
         for rule in former.iter().filter(|rule| !stays.contains(&rule.key)) {
             self.by_rule.remove(&rule.key);
             self.out.close(pinhole_id(rule.key));
         }
-        if record.start.is_none() {
-            for rule in record.rules.iter().filter(|rule| begun.contains(&rule.key)) {
-                self.out.open(pinhole_id(rule.key), rule.pinhole(), lifetime);
-            }
+        for rule in record.opened.active().iter().filter(|rule| begun.contains(&rule.key)) {
+            self.out.open(pinhole_id(rule.key), rule.pinhole(), lifetime);
         }
-        note_rules(Outcome::Granted, record.session, &record.rules, Why::Allowed, resources);
+        note_rules(Outcome::Granted, record.origin.session(), record.opened.rules(), Why::Allowed, resources);
         give_back(former, resources);
         self.counters.granted += 1;
         // What the request opens against its flow is judged by the way of its flow, too.
@@ -360,16 +363,13 @@ impl NatfwClient {
     pub(super) fn prolong(&mut self, key: Key, lifetime: Duration) {
         let now = self.now;
         let Some(record) = invariant!(self.records.get_mut(key), "a refresh has a record") else { return };
-        let most =
-            record.rules.iter().flat_map(|rule| &rule.passages).filter_map(Passage::max_lifetime).min();
+        let passages = record.opened.rules().iter().flat_map(|rule| &rule.passages);
+        let most = passages.filter_map(Passage::max_lifetime).min();
         record.lifetime = most.map_or(lifetime, |most| lifetime.min(most));
-        record.rules_until = record.start.unwrap_or(now) + record.lifetime;
+        record.rules_until = record.opened.start().unwrap_or(now) + record.lifetime;
         record.until = record.until.max(record.rules_until);
-        if record.start.is_none() {
-            let lifetime = record.lifetime;
-            for rule in &record.rules {
-                self.out.open(pinhole_id(rule.key), rule.pinhole(), lifetime);
-            }
+        for rule in record.opened.active() {
+            self.out.open(pinhole_id(rule.key), rule.pinhole(), record.lifetime);
         }
         self.counters.refreshed += 1;
     }
@@ -378,12 +378,12 @@ impl NatfwClient {
     pub(super) fn begin_rules(&mut self, key: Key, resources: &mut Resources) {
         let now = self.now;
         let Some(record) = invariant!(self.records.get_mut(key), "a start has a record") else { return };
-        if record.start.take_if(|start| *start <= now).is_none() || !self.judge(key, resources) {
+        if !record.opened.begin(now) || !self.judge(key, resources) {
             return;
         }
         let Some(record) = invariant!(self.records.get(key), "what begins has a record") else { return };
         let left = record.rules_until.since(now);
-        for rule in &record.rules {
+        for rule in record.opened.active() {
             self.by_rule.insert(rule.key, key);
             self.out.open(pinhole_id(rule.key), rule.pinhole(), left);
         }
@@ -393,7 +393,7 @@ impl NatfwClient {
     pub fn record_stop(&self, from: u32, resources: &mut Resources) -> Option<u32> {
         self.records.walk(from, |_, record| {
             let why = Why::End(End::Stopped);
-            note_rules(Outcome::Ended, record.session, &record.rules, why, resources);
+            note_rules(Outcome::Ended, record.origin.session(), record.opened.rules(), why, resources);
             true
         })
     }
@@ -401,12 +401,10 @@ impl NatfwClient {
     /// Removes the rules of a record, and those that wait for the kernel. The CREATE that waits ends here.
     pub(super) fn close_rules(&mut self, key: Key, resources: &mut Resources) {
         let Some(record) = invariant!(self.records.get_mut(key), "what ends has a record") else { return };
-        let rules = core::mem::take(&mut record.rules);
+        let rules = core::mem::take(&mut record.opened).into_rules();
         let why = Why::End(resources.ending());
-        note_rules(Outcome::Ended, record.session, &rules, why, resources);
+        note_rules(Outcome::Ended, record.origin.session(), &rules, why, resources);
         let change = record.change.take();
-        record.start = None;
-        record.create_age = None;
         for rule in rules.iter().chain(change.iter().flat_map(|change| &change.rules)) {
             if self.by_rule.remove(&rule.key).is_some() {
                 self.out.close(pinhole_id(rule.key));

@@ -126,7 +126,7 @@ impl NatfwClient {
         said: &Said,
     ) -> bool {
         let Some(key) = self.find(job.session, &job.flow) else { return false };
-        let own = self.records.get(key).and_then(|record| record.own.as_deref());
+        let own = self.records.get(key).and_then(|record| record.origin.own());
         let is_answer = own.is_some_and(|own| {
             own.terms.packets == NatfwPackets::Both && against(&own.filters, &job.flow) == said.filters
         });
@@ -141,7 +141,7 @@ impl NatfwClient {
     /// A CREATE along the flow ended here: it may be what TRIGGER of this node asked for.
     pub(super) fn triggered(&mut self, job: &OwnedArrival, message: &NatfwMessage<'_>, said: &Said) {
         let Some(key) = self.find(job.session, &job.flow.reversed()) else { return };
-        let own = self.records.get(key).and_then(|record| record.own.as_deref());
+        let own = self.records.get(key).and_then(|record| record.origin.own());
         if own.is_some_and(|own| own.kind == NatfwType::TRIGGER) {
             self.own_created(key, message, said);
             self.arm(key);

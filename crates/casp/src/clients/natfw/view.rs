@@ -8,7 +8,7 @@ use signalbox_core::{SessionId, Time};
 use signalbox_resources::{Passage, Requester};
 
 use super::NatfwClient;
-use super::record::{Record, Rule, Stage};
+use super::record::{Opened, Record, Rule};
 use super::rules::pinhole_id;
 use crate::wire::FlowId;
 
@@ -58,27 +58,28 @@ pub struct PassageView {
 
 impl PassageView {
     fn of(record: &Record, local: &[IpAddr]) -> Option<Self> {
+        let active = matches!(record.opened, Opened::Active { .. });
         let view = |rule: &Rule| RuleView {
             pinhole: pinhole_id(rule.key),
             packets: rule.packets,
             source: rule.source,
-            active: record.start.is_none() && !rule.opening,
+            active,
             policy: rule.passages.first().and_then(Passage::rule).map(ToString::to_string),
         };
         let waiting = record.change.iter().flat_map(|change| &change.rules);
-        let rules: Vec<RuleView> = if record.rules.is_empty() {
-            waiting.map(|rule| RuleView { active: false, ..view(rule) }).collect()
+        let rules: Vec<RuleView> = if record.opened.rules().is_empty() {
+            waiting.map(view).collect()
         } else {
-            record.rules.iter().map(view).collect()
+            record.opened.rules().iter().map(view).collect()
         };
-        let own = record.own.as_deref();
+        let own = record.origin.own();
         let granted = match own {
-            Some(own) => own.stage == Stage::Standing,
-            None => record.create_age.is_some(),
+            Some(own) => own.stage.is_standing(),
+            None => record.opened.age().is_some(),
         };
-        let asker = record.askers.iter().flatten().next().filter(|_| own.is_none());
+        let asker = record.asker(false).or_else(|| record.asker(true)).filter(|_| own.is_none());
         Some(Self {
-            session: record.session?,
+            session: record.origin.session()?,
             flow: record.flow,
             user: own.map(|own| own.id),
             ends_here: own.is_none() && local.contains(&record.flow.dst()),

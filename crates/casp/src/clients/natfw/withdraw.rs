@@ -8,8 +8,7 @@ use signalbox_core::{Key, SessionId, Time, invariant};
 use signalbox_resources::Resources;
 
 use super::output::{NatfwEnd, NatfwEvent};
-use super::record::{Record, Stage};
-use super::request::Said;
+use super::record::{Asked, Record, Stage, Turn};
 use super::{NatfwClient, Waiting};
 use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwMessage, NatfwStatus, NatfwType, NatfwValue, REMOVED};
@@ -17,23 +16,29 @@ use crate::wire::natfw::{NatfwMessage, NatfwStatus, NatfwType, NatfwValue, REMOV
 /// The number of the request in a direction that waits for the kernel.
 fn waiting(record: &Record, reverse: bool) -> Option<u64> {
     let change = record.change.as_ref().filter(|change| change.job.reverse == reverse)?;
-    let message = NatfwMessage::parse(change.job.data.as_slice()).ok()?;
-    Some(Said::by(&message).msg_id)
+    Some(change.asked.number)
+}
+
+/// The number of the last request in a direction: the one that waits for the kernel, or the one that was accepted.
+fn number_of(record: &Record, reverse: bool) -> Option<u64> {
+    let [along, against] = &record.asked;
+    let accepted: &Option<Asked> = if reverse { against } else { along };
+    waiting(record, reverse).or_else(|| accepted.as_ref().map(|asked| asked.number))
 }
 
 /// The request that a report about the rules of a record is for: its type and its number.
 fn request_of(record: &Record) -> Option<(NatfwType, u64)> {
     let kind = match record {
-        Record { back: true, .. } => NatfwType::TRIGGER,
-        Record { path_age: Some(_), .. } => NatfwType::PATH,
+        Record { turn: Turn::Against | Turn::Triggered, .. } => NatfwType::TRIGGER,
+        Record { wanted: Some(_), .. } => NatfwType::PATH,
         _ => NatfwType::CREATE,
     };
-    Some((kind, waiting(record, false).or(record.number)?))
+    Some((kind, number_of(record, false)?))
 }
 
 /// The CREATE of the receiver of the data that a report about the rules of a record is for.
 fn answer_of(record: &Record) -> Option<(NatfwType, u64)> {
-    let number = waiting(record, true).or(record.number_back).filter(|_| !record.back)?;
+    let number = number_of(record, true).filter(|_| !record.turn.is_back())?;
     Some((NatfwType::CREATE, number))
 }
 
@@ -61,7 +66,7 @@ impl NatfwClient {
         let Some(from) = self.judging else { return };
         let mut found = Vec::new();
         self.judging = self.records.walk(from, |key, record| {
-            let mut passages = record.rules.iter().flat_map(|rule| &rule.passages);
+            let mut passages = record.opened.rules().iter().flat_map(|rule| &rule.passages);
             if passages.any(|passage| resources.is_outdated(passage)) {
                 found.push(key);
             }
@@ -76,7 +81,7 @@ impl NatfwClient {
     /// all of them go. Whether they stay.
     pub(super) fn judge(&mut self, key: Key, resources: &mut Resources) -> bool {
         let Some(record) = invariant!(self.records.get_mut(key), "rules have a record") else { return false };
-        for rule in &mut record.rules {
+        for rule in record.opened.rules_mut() {
             let pinhole = rule.pinhole();
             let outdated = rule.passages.extract_if(.., |passage| resources.may_differ(passage));
             let outdated: Vec<_> = outdated.collect();
@@ -88,7 +93,7 @@ impl NatfwClient {
                 }
             }
             if let Some(refusal) = refused {
-                tracing::info!(session = ?record.session, reason = %refusal, "passage ended by the rules");
+                tracing::info!(session = ?record.origin.session(), reason = %refusal, "passage ended by the rules");
                 self.withdraw(key, (NatfwStatus::POLICY, None), resources);
                 return false;
             }
@@ -105,19 +110,19 @@ impl NatfwClient {
         resources: &mut Resources,
     ) {
         let Some(record) = invariant!(self.records.get(key), "what ends has a record") else { return };
-        if record.own.is_some() {
+        if record.origin.own().is_some() {
             self.tear_down(key);
             return self.end(key, Some(NatfwEvent::Lost { status, node }), resources);
         }
         self.counters.withdrawn += 1;
-        let session = record.session;
+        let session = record.origin.session();
         if let Some(session) = session {
             self.end_waiting(session, |_| true);
         }
         let Some(record) = invariant!(self.records.get(key), "its messages do not end it") else { return };
         if let Some(session) = session {
             // Rules for packets against the flow of a request are reported along that flow.
-            let flow = if record.back { record.flow.reversed() } else { record.flow };
+            let flow = if record.turn.is_back() { record.flow.reversed() } else { record.flow };
             let asked = self.find(session, &flow).and_then(|key| self.records.get(key)).unwrap_or(record);
             let requests = [(true, flow, request_of(asked)), (false, record.flow, answer_of(record))];
             for (reverse, flow, request) in requests {
@@ -134,8 +139,10 @@ impl NatfwClient {
 
     /// What this node asked of firewalls inside because of TRIGGER ends with its own rules.
     pub(super) fn release_triggered(&mut self, key: Key) {
-        let Some(record) = self.records.get(key).filter(|record| record.triggered) else { return };
-        if let Some(session) = record.session {
+        let Some(record) = self.records.get(key).filter(|record| record.turn == Turn::Triggered) else {
+            return;
+        };
+        if let Some(session) = record.origin.session() {
             self.release((session, record.flow), false);
         }
     }
@@ -152,10 +159,10 @@ impl NatfwClient {
     /// Removes the record of a session that a RELEASE ended here. If this node asked for the session, its user is informed: who asked
     /// does not send RELEASE to itself, so it is of the receiver of the data.
     pub(super) fn released(&mut self, key: Key, resources: &mut Resources) {
-        match self.records.get(key).and_then(|record| record.own.as_ref()).map(|own| own.stage) {
+        match self.records.get(key).and_then(|record| record.origin.own()).map(|own| own.stage) {
             None => self.end(key, None, resources),
-            Some(Stage::Closing) => self.closed(key, resources),
-            Some(Stage::Opening | Stage::Standing | Stage::Failed) => {
+            Some(Stage::Closing | Stage::Lost) => self.closed(key, resources),
+            Some(Stage::Opening | Stage::Standing { .. } | Stage::Failing { .. } | Stage::Failed) => {
                 self.tear_down(key);
                 let lost = NatfwEvent::Lost { status: NatfwStatus::RECEIVER, node: None };
                 self.end(key, Some(lost), resources);
