@@ -1933,7 +1933,8 @@ pub struct PinholeStarted {
     /// Identifier of the request at this node.
     #[prost(string, tag = "1")]
     pub id: ::prost::alloc::string::String,
-    /// Session identifier, 16 octets. Empty with casp and `expose`: each sender has a session of its own.
+    /// Session identifier, 16 octets. A request of casp for `expose` without `scope` has no session, and this field is empty: each sender
+    /// has a session of its own, which `accepted` reports.
     #[prost(bytes = "vec", tag = "2")]
     pub session_id: ::prost::alloc::vec::Vec<u8>,
     #[prost(message, optional, tag = "3")]
@@ -3002,7 +3003,8 @@ impl ::prost::Name for GetNodeResponse {
         "/signalbox.v1.GetNodeResponse".into()
     }
 }
-/// The interception of packets that pass by, as it was after the last change of the kernel's rules.
+/// The result of the last test of the interception of packets that pass by. The daemon makes a test at its start, after each change of
+/// the kernel's rules and interfaces, and at least each minute.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct InterceptionStatus {
     /// What is in the way; empty: the interception works.
