@@ -16,6 +16,7 @@ use crate::error::OpenError;
 
 /// The latest version of the kernel's interface whose rights over files are all handled.
 const VERSION: ABI = ABI::V5;
+
 /// The files that a process can open.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Files {

@@ -6,7 +6,9 @@ use super::codec::{Messages, NESTED, REPLY, put};
 use super::socket::Socket;
 
 const HEADER: usize = 16;
-/// Most requests in one system call: if the kernel refuses each, the answers still fit the socket's buffer.
+/// Most requests in one system call. The kernel answers all of them before this process reads the first answer, and an answer that finds no room
+/// in the socket's buffer is lost. If each request is refused, the answers take 104 KiB on Linux 6.18, of 208 KiB by default
+/// (`net.core.rmem_default`).
 const MOST: usize = 128;
 /// Most octets in one system call.
 const MOST_OCTETS: usize = 64 * 1024;

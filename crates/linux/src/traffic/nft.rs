@@ -160,13 +160,17 @@ pub(super) fn remove(table: &str) -> io::Result<()> {
 }
 
 fn refused(error: &io::Error) -> OpenError {
+    let what = "making the nftables maps";
     match error.raw_os_error() {
-        Some(libc::EPERM) => OpenError::net_admin("laying the nftables rules", error),
-        _ => OpenError::new(
+        Some(libc::EPERM) => OpenError::net_admin(what, error),
+        // A missing module, no nf_tables at all, and a property that this kernel does not know. Another error, such as a lack of memory, may
+        // be gone at the next try.
+        Some(libc::ENOENT | libc::EOPNOTSUPP | libc::EINVAL) => OpenError::new(
             "nft-maps-unsupported",
             format!("the kernel does not take the nftables maps ({error})"),
             "the kernel needs nf_tables and nft_limit",
         ),
+        _ => OpenError::system(what, error),
     }
 }
 
@@ -235,6 +239,19 @@ mod tests {
         assert_eq!((&element.from[..3], &to[..3]), (&[0xfd, 0, 0][..], &[0xfd, 0, 0xff][..]));
         assert_eq!(element.from[16..32], to[16..32]);
         assert_eq!(to[32..], [255, 0, 0, 0, 255, 255, 0, 0, 255, 255, 0, 0]);
+    }
+
+    /// Only a kernel that lacks something is called so.
+    #[test]
+    fn a_refusal_has_the_name_of_its_reason() {
+        let id = |number| refused(&io::Error::from_raw_os_error(number)).id;
+        for lacks in [libc::ENOENT, libc::EOPNOTSUPP, libc::EINVAL] {
+            assert_eq!(id(lacks), "nft-maps-unsupported", "{lacks}");
+        }
+        assert_eq!(id(libc::EPERM), "missing-net-admin");
+        for other in [libc::ENOMEM, libc::EBUSY, libc::ENOSPC, libc::EMSGSIZE] {
+            assert_eq!(id(other), "system-call", "{other}");
+        }
     }
 
     #[test]

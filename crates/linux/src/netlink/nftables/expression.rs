@@ -173,21 +173,34 @@ fn compare_name(rule: &mut Batch, name: &str) {
 
 /// Loads octets of a header, at an offset and in a number, into the register.
 pub(crate) fn load(rule: &mut Batch, header: Header, place: (u32, u32)) {
-    payload(rule, NFTA_PAYLOAD_DREG, header, place);
+    payload(rule, NFTA_PAYLOAD_DREG, header, place, None);
 }
 
 /// Stores the register into octets of a header.
 pub(crate) fn store(rule: &mut Batch, header: Header, place: (u32, u32)) {
-    payload(rule, NFTA_PAYLOAD_SREG, header, place);
+    payload(rule, NFTA_PAYLOAD_SREG, header, place, None);
 }
 
-fn payload(rule: &mut Batch, register: u16, header: Header, (offset, octets): (u32, u32)) {
+/// Loads or stores octets of a header. The kernel adapts the checksum at the offset `checksum` to what it stores.
+fn payload(
+    rule: &mut Batch,
+    register: u16,
+    header: Header,
+    (offset, octets): (u32, u32),
+    checksum: Option<u32>,
+) {
     append(rule, "payload", |payload| {
         payload
             .attribute(register, &number(NFT_REG_1))
             .attribute(NFTA_PAYLOAD_BASE, &number(header as u32))
             .attribute(NFTA_PAYLOAD_OFFSET, &number(offset))
-            .attribute(NFTA_PAYLOAD_LEN, &number(octets))
+            .attribute(NFTA_PAYLOAD_LEN, &number(octets));
+        if let Some(checksum) = checksum {
+            payload
+                .attribute(NFTA_PAYLOAD_CSUM_TYPE, &number(NFT_PAYLOAD_CSUM_INET))
+                .attribute(NFTA_PAYLOAD_CSUM_OFFSET, &number(checksum));
+        }
+        payload
     });
 }
 
@@ -198,19 +211,7 @@ pub(crate) fn write_dscp(rule: &mut Batch, ipv6: bool, dscp: u8) {
         if ipv6 { (0xf03f, u16::from(dscp & 0x3f) << 6) } else { (0xff03, u16::from(dscp & 0x3f) << 2) };
     load(rule, Header::Network, (0, 2));
     change_bits(rule, &u16::to_be_bytes(left), &value.to_be_bytes());
-    append(rule, "payload", |payload| {
-        payload
-            .attribute(NFTA_PAYLOAD_SREG, &number(NFT_REG_1))
-            .attribute(NFTA_PAYLOAD_BASE, &number(Header::Network as u32))
-            .attribute(NFTA_PAYLOAD_OFFSET, &number(0))
-            .attribute(NFTA_PAYLOAD_LEN, &number(2));
-        if !ipv6 {
-            payload
-                .attribute(NFTA_PAYLOAD_CSUM_TYPE, &number(NFT_PAYLOAD_CSUM_INET))
-                .attribute(NFTA_PAYLOAD_CSUM_OFFSET, &number(CHECKSUM_V4));
-        }
-        payload
-    });
+    payload(rule, NFTA_PAYLOAD_SREG, Header::Network, (0, 2), (!ipv6).then_some(CHECKSUM_V4));
 }
 
 /// The rule continues with packets within a rate, in octets a second. The kernel adds the octets of one second at the rate to the burst,

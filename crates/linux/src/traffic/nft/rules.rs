@@ -21,6 +21,9 @@ const CODE_POINTS: u8 = 64;
 const KEY: Form<'static> = Form::Parts(PARTS);
 const PARTS: &[Part] =
     &[Part::Source, Part::Destination, Part::Protocol, Part::SourcePort, Part::DestinationPort];
+/// The places of the maps of reservations: whether the family is IPv6, and whether the map is of ranges. The kernel looks a packet up in this
+/// order, and a later result overrides an earlier one.
+const PLACES: [(bool, bool); 4] = [(false, true), (false, false), (true, true), (true, false)];
 /// The protocols that have ports.
 const WITH_PORTS: [u8; 3] = [6, 17, 132];
 const RSVP: u8 = 46;
@@ -103,7 +106,7 @@ pub(super) fn compose(requests: &mut Batch, table: &str, names: Names, share: u6
             });
         });
     }
-    for (ipv6, ranges) in [(false, true), (false, false), (true, true), (true, false)] {
+    for (ipv6, ranges) in PLACES {
         rule(&|rule| {
             flow::family(rule, ipv6);
             flow::load_packet(rule, ipv6, PARTS);
@@ -115,8 +118,7 @@ pub(super) fn compose(requests: &mut Batch, table: &str, names: Names, share: u6
 
 /// The maps. An interface that was away may come back with its number: then its former elements are there.
 fn maps(requests: &mut Batch, table: &str, names: Names) {
-    let places = [(false, true), (false, false), (true, true), (true, false)];
-    let by_flow = places.map(|(ipv6, ranges)| {
+    let by_flow = PLACES.map(|(ipv6, ranges)| {
         let size = if ranges { MOST_RANGES } else { MOST_EXACT };
         (names.map(ipv6, ranges), ipv6, KEY, Form::Class, ranges, size)
     });
@@ -194,14 +196,41 @@ fn recognise(kind: Kind, signaling: Signaling, rule: &mut dyn FnMut(&Conditions<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::netlink::codec::{Attributes, find};
     use crate::netlink::nftables::tests::{composed, expressions};
+    use crate::traffic::htb::{OWN_SIGNALING, PASSING_SIGNALING};
 
     const RULE: u16 = 0xa06;
 
-    fn rules(share: u64) -> Vec<Vec<String>> {
-        let requests = composed(|requests| compose(requests, "t", Names(7), share, Signaling::default()));
+    /// Name and data.
+    type Expression = (String, Vec<u8>);
+
+    /// The expressions of each rule, with the chain of the rule.
+    fn composed_rules(share: u64, signaling: Signaling) -> Vec<(String, Vec<Expression>)> {
+        let requests = composed(|requests| compose(requests, "t", Names(7), share, signaling));
         let rules = requests.iter().filter(|(kind, _)| *kind == RULE);
-        rules.map(|(_, rule)| expressions(rule).into_iter().map(|(name, _)| name).collect()).collect()
+        let chain = |rule| String::from_utf8(find(Attributes(rule), 2).unwrap().to_vec()).unwrap();
+        rules.map(|(_, rule)| (chain(rule).trim_end_matches('\0').to_owned(), expressions(rule))).collect()
+    }
+
+    fn rules(share: u64) -> Vec<Vec<String>> {
+        let rules = composed_rules(share, Signaling::default());
+        rules.into_iter().map(|(_, rule)| rule.into_iter().map(|(name, _)| name).collect()).collect()
+    }
+
+    /// The expressions that `append` makes.
+    fn made(append: impl Fn(&mut Batch)) -> Vec<Expression> {
+        let requests = composed(|requests| nftables::rule(requests, NFPROTO_INET, ("t", "c"), &append));
+        expressions(&requests[0].1)
+    }
+
+    /// The value with which a comparison compares.
+    fn compared(expression: &Expression) -> (u8, Vec<u8>) {
+        let (name, data) = expression;
+        assert_eq!(name, "cmp");
+        let how = find(Attributes(data), 2).unwrap()[3];
+        let value = find(Attributes(find(Attributes(data), 3).unwrap()), 1).unwrap();
+        (how, value.to_vec())
     }
 
     /// Linux 6.12 refuses a conversion of the one octet of a protocol before a lookup.
@@ -225,6 +254,101 @@ mod tests {
         assert_eq!(rules(0).len(), without);
         // Two for each kind, and what is recognised: the mark, neighbours, three protocols at two ends, RSVP.
         assert_eq!(rules(8000).len(), without + 2 * 3 + 9);
+    }
+
+    /// The values by which the link's chain recognises signaling, the chains to which it leads, and what these chains do with it.
+    #[test]
+    fn signaling_is_recognised_by_these_values() {
+        let signaling = Signaling { mark: 0x0102_0304, port: 271 };
+        let rules = composed_rules(80_000, signaling);
+        let leading_to = |chain: &str| -> Vec<Vec<Expression>> {
+            let verdict = made(|rule| expression::go_to(rule, chain));
+            rules
+                .iter()
+                .filter_map(|(of, rule)| {
+                    let conditions = rule.strip_suffix(&verdict[..])?;
+                    (of == "link7").then(|| conditions.to_vec())
+                })
+                .collect()
+        };
+        let equal = Compare::Equal as u8;
+
+        let own = leading_to("link7_own");
+        let [own] = &own[..] else { panic!("{own:?}") };
+        assert_eq!(compared(&own[1]), (equal, 0x0102_0304_u32.to_ne_bytes().to_vec()));
+
+        // RFC 4861: ICMPv6 with hop limit 255, from Router Solicitation to Redirect.
+        let neighbours = leading_to("link7_neighbours");
+        let [neighbours] = &neighbours[..] else { panic!("{neighbours:?}") };
+        let values: Vec<_> = neighbours.iter().filter(|(name, _)| name == "cmp").map(compared).collect();
+        let expected = [
+            (equal, libc::NFPROTO_IPV6 as u8),
+            (equal, 255),
+            (equal, 58),
+            (Compare::AtLeast as u8, 133),
+            (Compare::AtMost as u8, 137),
+        ];
+        assert_eq!(values, expected.map(|(how, value)| (how, vec![value])));
+
+        // UDP, TCP and SCTP with the port at either end, and RSVP.
+        let passing = leading_to("link7_passing");
+        let mut found: Vec<_> = passing
+            .iter()
+            .map(|rule| {
+                let (_, protocol) = compared(&rule[1]);
+                let port = rule.get(2..).filter(|rest| !rest.is_empty()).map(|rest| {
+                    let [(_, payload), value] = rest else { panic!("{rest:?}") };
+                    let offset = find(Attributes(payload), 3).unwrap()[3];
+                    (offset, compared(value))
+                });
+                (protocol[0], port)
+            })
+            .collect();
+        found.sort();
+        let at = |offset| Some((offset, (equal, vec![1, 15])));
+        let expected =
+            [(6, at(0)), (6, at(2)), (17, at(0)), (17, at(2)), (46, None), (132, at(0)), (132, at(2))];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn signaling_has_its_class_within_its_bucket_and_best_effort_beyond() {
+        let rules = composed_rules(80_000, Signaling::default());
+        // A half and a quarter of the share; the octets of a second are in the burst already.
+        for (chain, rate, class) in [
+            ("link7_own", 40_000, OWN_SIGNALING),
+            ("link7_passing", 20_000, PASSING_SIGNALING),
+            ("link7_neighbours", 20_000, PASSING_SIGNALING),
+        ] {
+            let in_chain = rules.iter().filter(|(of, _)| of == chain).map(|(_, rule)| rule.clone());
+            let within = made(|rule| {
+                expression::within_rate(rule, rate, 0);
+                expression::priority(rule, class_id(class));
+                expression::accept(rule);
+            });
+            let beyond = made(|rule| {
+                expression::priority(rule, class_id(BEST_EFFORT));
+                expression::accept(rule);
+            });
+            assert_eq!(in_chain.collect::<Vec<_>>(), [within, beyond], "{chain}");
+        }
+        // A bucket that is larger than a second's octets keeps the rest as its burst.
+        let small = composed_rules(8000, Signaling::default());
+        let (_, first) = small.iter().find(|(of, _)| of == "link7_own").unwrap();
+        assert_eq!(first[..1], made(|rule| expression::within_rate(rule, 4000, 12_000)));
+    }
+
+    /// A hash overrides ranges of its family: the more specific lookup comes last.
+    #[test]
+    fn the_more_specific_lookup_comes_last() {
+        let rules = composed_rules(0, Signaling::default());
+        let map = |rule: &[Expression]| {
+            let (_, lookup) = rule.iter().find(|(name, _)| name == "lookup")?;
+            let name = String::from_utf8_lossy(find(Attributes(lookup), 1)?).into_owned();
+            Some(name.trim_end_matches('\0').to_owned())
+        };
+        let maps: Vec<String> = rules.iter().filter_map(|(_, rule)| map(rule)).collect();
+        assert_eq!(maps, ["link7_ranges4", "link7_flows4", "link7_ranges6", "link7_flows6", "link7_marks"]);
     }
 
     /// One send carries all of it: the kernel takes no more than the buffer of the socket.
