@@ -70,9 +70,9 @@ impl Kept {
         }
     }
 
-    /// The last decisions that `wanted` wants, the oldest first.
+    /// The last decisions that `wanted` wants, the oldest first. The thread of decisions can keep others while their text is made.
     pub(crate) fn list(&self, wanted: impl Fn(&v1::Decision) -> bool) -> Vec<v1::Decision> {
-        let last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
         last.iter().map(Entry::row).filter(wanted).collect()
     }
 
@@ -91,12 +91,12 @@ impl Kept {
 }
 
 /// A decision as it is kept. Its row, which is all text, is made for who reads it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Entry {
     time_unix_us: u64,
     /// That of the call that asked.
     request_id: Option<RequestId>,
-    decision: Box<Decision>,
+    decision: Arc<Decision>,
 }
 
 impl Entry {
@@ -212,7 +212,7 @@ fn order(request_id: Option<RequestId>, decision: Decision, now: Time, unix_us: 
     Order::Decision(Entry {
         time_unix_us: unix_us.saturating_sub(ago),
         request_id,
-        decision: Box::new(decision),
+        decision: Arc::new(decision),
     })
 }
 

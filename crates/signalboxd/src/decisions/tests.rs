@@ -30,7 +30,7 @@ pub(crate) fn ended(key: u64) -> Decision {
 }
 
 fn entry(key: u64, time_unix_us: u64) -> Entry {
-    Entry { time_unix_us, request_id: None, decision: Box::new(ended(key)) }
+    Entry { time_unix_us, request_id: None, decision: Arc::new(ended(key)) }
 }
 
 fn directory(name: &str) -> PathBuf {
@@ -120,6 +120,19 @@ async fn a_client_sees_what_was_decided_before() {
         kept.catch_up().await;
         assert_eq!(kept.list(|_| true).len() as u64, key + 1);
     }
+}
+
+/// The thread of decisions does not wait for the text that a client gets.
+#[test]
+fn decisions_are_kept_while_a_client_gets_a_list() {
+    let kept = Kept::default();
+    kept.keep(entry(1, 1));
+    let rows = kept.list(|_| {
+        assert!(kept.0.last.try_lock().is_ok(), "the list is locked");
+        kept.keep(entry(2, 2));
+        true
+    });
+    assert_eq!((rows.len(), kept.list(|_| true).len()), (1, 2));
 }
 
 /// What was decided is written when the event loop ends, however it ends.
