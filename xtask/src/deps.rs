@@ -349,3 +349,29 @@ fn reachable(metadata: &Value) -> Result<BTreeMap<String, BTreeMap<String, Strin
     }
     Ok(reach)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The crates in backticks.
+    fn named(cell: &str) -> BTreeSet<String> {
+        cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_table_of_the_architecture_has_the_same_arrows() {
+        let page = std::fs::read_to_string(crate::root().join("ARCHITECTURE.md")).expect("it is there");
+        let (_, table) = page.split_once("| may use |\n|---|---|---|\n").expect("it has the table");
+        let rows = table.lines().map_while(|line| line.strip_prefix("| ")).map(|row| {
+            let (name, rest) = row.split_once(" |").expect("a row has columns");
+            let (_, uses) = rest.trim_end_matches(" |").rsplit_once("| ").unwrap_or_default();
+            (name.trim_matches('`').to_owned(), named(uses))
+        });
+        let short = |name: &str| name.strip_prefix("signalbox-").unwrap_or(name).to_owned();
+        // This program is no part of what it checks.
+        let arrows = ARROWS.iter().filter(|(name, _)| *name != "xtask");
+        let arrows = arrows.map(|(name, uses)| (short(name), uses.iter().map(|one| short(one)).collect()));
+        assert_eq!(rows.collect::<BTreeMap<_, _>>(), arrows.collect::<BTreeMap<_, _>>());
+    }
+}

@@ -1,7 +1,9 @@
 //! Which module of a crate may use which: the layers of ARCHITECTURE.md, compared with the paths in the sources.
 //!
-//! The check reads text: `crate::MODULE`, groups behind `crate::{`, and `super::` where it leads to the root of the crate. Tests
-//! are covered as well.
+//! The check reads the paths of `crate`, and those of `super` that lead to the root of the crate, wherever they stand. Tests are covered as
+//! well.
+
+mod paths;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -63,7 +65,7 @@ impl Layers {
             return 0;
         }
         let mut lower = BTreeSet::new();
-        for (line, module) in uses(text, depth(file)) {
+        for (line, module) in paths::items_of_root(text, depth(file)) {
             let allowed = match (here, rank(&module)) {
                 _ if module == own => continue,
                 (Some(here), Some(there)) => here < there,
@@ -89,64 +91,6 @@ impl Layers {
 fn depth(file: &str) -> usize {
     let steps = file.split('/').count();
     if file.ends_with("/mod.rs") { steps - 1 } else { steps }
-}
-
-/// The modules of the root that a file names, each with its line. `depth` is how deep in the crate the file is.
-fn uses(text: &str, depth: usize) -> Vec<(usize, String)> {
-    let to_root = format!("use {}", "super::".repeat(depth));
-    let mut found = Vec::new();
-    let mut in_group = false;
-    for (number, line) in (1..).zip(text.lines()) {
-        let code = line.split("//").next().unwrap_or(line);
-        if in_group {
-            found.extend(first_words(code).map(|word| (number, word)));
-            in_group = !code.contains("};");
-            continue;
-        }
-        for (at, path) in code.match_indices("crate::") {
-            // `$crate::` of a macro counts as well; `other_crate::` does not.
-            if code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_') {
-                continue;
-            }
-            let rest = &code[at + path.len()..];
-            if let Some(group) = rest.strip_prefix('{') {
-                found.extend(first_words(group).map(|word| (number, word)));
-                in_group = !group.contains('}');
-            } else {
-                found.extend(word(rest).map(|word| (number, word)));
-            }
-        }
-        if let Some(rest) = code.strip_prefix(&to_root) {
-            found.extend(word(rest).map(|word| (number, word)));
-        }
-    }
-    found
-}
-
-/// The first word of each path in a part of a group, whose own groups rustfmt writes in one line.
-fn first_words(group: &str) -> impl Iterator<Item = String> {
-    let mut inside = 0_usize;
-    let mut paths = vec![String::new()];
-    for c in group.chars() {
-        match c {
-            '{' => inside += 1,
-            '}' if inside == 0 => break,
-            '}' => inside -= 1,
-            ',' if inside == 0 => paths.push(String::new()),
-            c => {
-                if let Some(path) = paths.last_mut() {
-                    path.push(c);
-                }
-            }
-        }
-    }
-    paths.into_iter().filter_map(|path| word(path.trim_start()))
-}
-
-/// The name at the beginning of a path, if it is that of a module.
-fn word(path: &str) -> Option<String> {
-    let word: String = path.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
-    (!word.is_empty() && word != "self" && word != "super").then_some(word)
 }
 
 /// All sources below a directory, in the order of their names.
@@ -193,6 +137,9 @@ mod tests {
             "use crate::{\n    ground::{A, B},\n    top,\n};",
             "    let a = crate::top::a();",
             "use super::super::top;",
+            "    let a = super::super::top::a();",
+            "fn f(a: &super::super::top::A) {}",
+            "mod tests {\n    use super::super::super::top;\n}",
         ] {
             let (_, faults) = judged("middle/x.rs", text);
             let line = text.lines().position(|line| line.contains("top")).unwrap_or(0) + 1;
@@ -202,6 +149,8 @@ mod tests {
             );
         }
         let (_, faults) = judged("middle.rs", "use super::top::A;");
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        let (_, faults) = judged("middle/mod.rs", "fn f() -> super::top::A { super::ground::a() }");
         assert_eq!(faults.len(), 1, "{faults:?}");
     }
 

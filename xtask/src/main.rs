@@ -31,7 +31,8 @@ Commands:
       --release      make the API as it is now the released one, whatever clients lose
   deps                                         check which crate, and which layer of a crate, may use which (ARCHITECTURE.md)
   licences                                     check licences, sources and bans of all dependencies (deny.toml)
-  skeleton                                     check that all engine crates have the same files, lints and signatures
+  skeleton                                     check that all engine crates have the same files, lints and signatures,
+                                               and a README with an example
   schema [--check]                             write the JSON Schemas of the command's output, or compare them
   conformance [--table NAME] [--check] [--update] [--json] [--open] [--why ID]
                                                count the requirements in conformance/ and the tests that name them
