@@ -28,7 +28,7 @@ msrv:  ## build everything, tests too, with the oldest compiler that is promised
 install:  ## install the release build; PREFIX (/usr/local), DESTDIR
 	@scripts/install.sh
 
-uninstall:  ## take away what `make install` installed; a configuration that was changed stays
+uninstall:  ## remove what `make install` installed; what was changed, or belongs to a package, stays
 	@scripts/install.sh --uninstall
 
 package:  ## packages for Debian 12 and newer in target/package; scripts/package.sh --test installs and purges them

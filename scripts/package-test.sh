@@ -5,8 +5,8 @@ set -eu
 release=$1 packages=$(realpath "$2")
 . "$(dirname "$0")/env.sh"
 [ "$(id -u)" = 0 ] || die "a root directory of its own needs root"
-root=$(mktemp -d /tmp/signalbox-package.XXXXXX)
-trap 'rm -rf "$root"' EXIT
+root=$(mktemp -d /tmp/signalbox-package.XXXXXX) log=$(mktemp)
+trap 'rm -rf "$root" "$log"' EXIT
 failed=0
 check() { # what, command...
     local what=$1
@@ -26,12 +26,11 @@ listed() {
         -o -path './var/lib/dpkg/*' -o -path './var/lib/apt/*' -o -path ./run/adduser -o -name '*-' \) -prune -o -print | sort)
 }
 
-mmdebstrap --quiet --variant=minbase --include=adduser,nftables,init-system-helpers,libgcc-s1,man-db,bash-completion,logrotate \
-    --setup-hook='mkdir -p "$1/etc/dpkg/dpkg.cfg.d"' "$release" "$root" 2>"$root.log" || {
-    tail -n 5 "$root.log" >&2
+mmdebstrap --quiet --variant=minbase --include=adduser,init-system-helpers,libgcc-s1,man-db,bash-completion,logrotate \
+    --setup-hook='mkdir -p "$1/etc/dpkg/dpkg.cfg.d"' "$release" "$root" 2>"$log" || {
+    tail -n 5 "$log" >&2
     die "$release could not be installed"
 }
-rm -f "$root.log"
 cp "$packages"/*.deb "$root/tmp/"
 listed >"$root/tmp/before"
 

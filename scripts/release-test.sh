@@ -10,7 +10,7 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/home/bin" "$work/repository/scripts" "$work/repository/fuzz" "$work/repository"/{etc,docs,contrib}
 cat >"$work/home/bin/date" <<'EOF'
 #!/bin/sh
-[ "$*" = "-u +%F" ] && exec echo 2030-01-02
+[ "$*" = "-u +%F" ] && exec echo "${TEST_DAY:-2030-01-02}"
 exec /bin/date "$@"
 EOF
 cat >"$work/home/bin/cargo" <<'EOF'
@@ -35,13 +35,19 @@ unset CARGO_TARGET_DIR
 
 cat >"$work/metadata.json" <<'EOF'
 {"workspace_members": ["d", "c"],
- "packages": [{"id": "d", "name": "signalboxd", "version": "0.2.0", "license": "MIT"},
-              {"id": "c", "name": "signalbox", "version": "0.2.0", "license": "MIT"},
-              {"id": "r", "name": "ring", "version": "1.0.0", "license": "MIT/Apache-2.0"},
-              {"id": "t", "name": "tested", "version": "1.0.0", "license": "MIT"}],
+ "packages": [{"id": "d", "name": "signalboxd", "version": "0.2.0", "license": "MIT", "targets": [{"kind": ["bin"]}]},
+              {"id": "c", "name": "signalbox", "version": "0.2.0", "license": "MIT", "targets": [{"kind": ["bin"]}]},
+              {"id": "r", "name": "ring", "version": "1.0.0", "license": "MIT/Apache-2.0", "targets": [{"kind": ["lib"]}, {"kind": ["custom-build"]}]},
+              {"id": "m", "name": "derived", "version": "1.0.0", "license": "MIT", "targets": [{"kind": ["proc-macro"]}]},
+              {"id": "q", "name": "of-the-macro", "version": "1.0.0", "license": "MIT", "targets": [{"kind": ["lib"]}]},
+              {"id": "b", "name": "built", "version": "1.0.0", "license": "MIT", "targets": [{"kind": ["lib"]}]},
+              {"id": "t", "name": "tested", "version": "1.0.0", "license": "MIT", "targets": [{"kind": ["lib"]}]}],
  "resolve": {"nodes": [
-  {"id": "d", "deps": [{"pkg": "r", "dep_kinds": [{"kind": null}]}, {"pkg": "t", "dep_kinds": [{"kind": "dev"}]}]},
-  {"id": "c", "deps": []}, {"id": "r", "deps": []}, {"id": "t", "deps": []}]}}
+  {"id": "d", "deps": [{"pkg": "r", "dep_kinds": [{"kind": null}]}, {"pkg": "m", "dep_kinds": [{"kind": null}]},
+                       {"pkg": "t", "dep_kinds": [{"kind": "dev"}]}]},
+  {"id": "r", "deps": [{"pkg": "b", "dep_kinds": [{"kind": "build"}]}]},
+  {"id": "m", "deps": [{"pkg": "q", "dep_kinds": [{"kind": null}]}]},
+  {"id": "c", "deps": []}, {"id": "q", "deps": []}, {"id": "b", "deps": []}, {"id": "t", "deps": []}]}}
 EOF
 
 cd "$work/repository"
@@ -81,7 +87,8 @@ cat >CHANGELOG.md <<'EOF'
 EOF
 echo "Write to security@example.net." >SECURITY.md
 touch README.md LICENSE-MIT etc/a docs/a contrib/a
-echo /target >.gitignore
+printf '/target\n*.ignored\n' >.gitignore
+touch docs/b.ignored
 git init -q -b main .
 git add .
 git commit -q -m "Begin"
@@ -113,7 +120,8 @@ refused() { # text, command...
 start=$(git rev-parse HEAD)
 
 dirty=yes refused "the tree is not clean" touch new
-refused "is none of Semantic Versioning" sed -i 's/"0.2.0"/"0.2"/' Cargo.toml
+refused "does not have the form X.Y.Z" sed -i 's/"0.2.0"/"0.2"/' Cargo.toml
+refused "\"0.2.0-rc.1\" is a pre-release" sed -i 's/"0.2.0"/"0.2.0-rc.1"/' Cargo.toml
 refused "Cargo.lock has other versions" sed -i 's/"0.2.0"/"0.1.0"/' fuzz/Cargo.lock
 refused "this release needs \"## [0.3.0] - 2030-01-02\"" sed -i 's/"0.2.0"/"0.3.0"/' Cargo.toml
 refused "has the heading \"## [0.2.0] - unreleased\"" sed -i 's/2030-01-02/unreleased/' CHANGELOG.md
@@ -143,11 +151,11 @@ git tag -d v0.1.0 >/dev/null
 
 # The whole of it.
 out=target/release-0.2.0
+checked=target/release-check-0.2.0
 status=0
 scripts/release.sh --check >"$work/log" 2>&1 || status=1
-[ -z "$(git tag)" ] && [ ! -e target/release ] && (cd $out && sha256sum --quiet --check SHA256SUMS) || status=1
+[ -z "$(git tag)" ] && [ ! -e target/release ] && [ ! -e $out ] && (cd $checked && sha256sum --quiet --check SHA256SUMS) || status=1
 say "a check builds nothing and makes no tag" $status
-cp $out/SHA256SUMS "$work/first"
 status=0
 scripts/release.sh >"$work/log" 2>&1 || status=1
 [ "$(git tag)" = v0.2.0 ] && [ "$(git tag --list --format='%(contents)' v0.2.0)" = "$(cat $out/notes.md)" ] || status=1
@@ -161,12 +169,13 @@ scripts/release.sh >"$work/log" 2>&1 || status=1
 say "a release is tagged with its notes" $status
 status=0
 (cd $out && sha256sum --quiet --check SHA256SUMS) && [ "$(wc -l <$out/SHA256SUMS)" = 4 ] || status=1
-[ "$(grep -v -x -F -f $out/SHA256SUMS "$work/first")" = "" ] || status=1
-say "the sums are those of the files, and those of a second run" $status
+[ "$(grep -v -x -F -f $out/SHA256SUMS $checked/SHA256SUMS)" = "" ] || status=1
+say "the sums are those of the files, and those of the check" $status
 status=0
 tar -tzf $out/signalbox-0.2.0-x86_64-unknown-linux-gnu.tar.gz | grep -q '/signalboxd$' || status=1
 tar -tzf $out/signalbox-0.2.0-source.tar.gz | grep -q '^signalbox-0.2.0/scripts/release.sh$' || status=1
-say "the archives have the programs and the sources" $status
+! tar -tzf $out/signalbox-0.2.0-x86_64-unknown-linux-gnu.tar.gz | grep -q ignored || status=1
+say "the archives have the programs and the sources, and nothing that git ignores" $status
 status=0
 /usr/bin/python3 - $out/signalbox-0.2.0.cdx.json <<'EOF' >"$work/log" 2>&1 || status=1
 import json, sys
@@ -177,14 +186,19 @@ assert rows["ring"]["hashes"] == [{"alg": "SHA-256", "content": "aa00"}]
 assert rows["ring"]["licenses"] == [{"expression": "MIT OR Apache-2.0"}]
 assert {"ref": "pkg:cargo/signalboxd@0.2.0", "dependsOn": ["pkg:cargo/ring@1.0.0"]} in sbom["dependencies"]
 EOF
-say "the SBOM has what the programs use, and no crate of the tests" $status
-# The time of a file is not that of the release.
+say "the SBOM has what the programs use, and no crate of the tests, the build or the compiler" $status
+# The files have other times and modes, and it is the day after.
 touch -d 2000-01-01 etc/a
+chmod 600 docs/a
 cp $out/SHA256SUMS "$work/first"
 status=0
-scripts/release.sh >"$work/log" 2>&1 || status=1
+(umask 077 && TEST_DAY=2030-01-03 scripts/release.sh >"$work/log" 2>&1) || status=1
 grep -q "is there already" "$work/log" && cmp $out/SHA256SUMS "$work/first" >>"$work/log" 2>&1 || status=1
-say "a release can be made again, octet by octet" $status
+say "a release can be made again on another day, octet by octet" $status
+status=0
+TEST_DAY=2030-01-03 scripts/release.sh --check >"$work/log" 2>&1 || status=1
+cmp $out/SHA256SUMS "$work/first" >>"$work/log" 2>&1 || status=1
+say "a check leaves the files of a release as they are" $status
 
 echo "$tests checks of the release script, $failed failed"
 [ "$failed" = 0 ]

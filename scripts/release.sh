@@ -16,8 +16,11 @@ for option in "$@"; do
 done
 
 version=$(sed -n '/^\[workspace\.package\]/,/^\[/s/^version = "\(.*\)"$/\1/p' Cargo.toml)
-[[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]] || die "Cargo.toml: the version \"$version\" is none of Semantic Versioning"
+# Tags are compared as numbers, which a pre-release has not.
+[[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+- ]] && die "Cargo.toml: \"$version\" is a pre-release; this script makes releases X.Y.Z only"
+[[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] || die "Cargo.toml: the version \"$version\" does not have the form X.Y.Z of Semantic Versioning"
 tag=v$version
+latest=$(git tag --list 'v*' --sort=-version:refname | head -n 1)
 today=$(date -u +%F)
 
 faults=0
@@ -55,6 +58,8 @@ check_changelog() {
     local heading first
     first=$(grep '^## \[' CHANGELOG.md | grep -vF '## [Unreleased]' | head -n 1)
     heading="## [$version] - $today"
+    # A release that is tagged keeps its day, on whichever day its files are made again.
+    if [ "$latest" = "$tag" ] && [[ $first =~ ^"## [$version] - "[0-9]{4}-[0-9]{2}-[0-9]{2}$ ]]; then heading=$first; fi
     [ "$first" = "$heading" ] || fault "CHANGELOG.md: the last version has the heading \"$first\"; this release needs \"$heading\""
     [ -n "$(section "$version")" ] || fault "CHANGELOG.md: the section $version says nothing"
     [ -z "$(section Unreleased)" ] || fault "CHANGELOG.md: what stands under Unreleased belongs to the section $version"
@@ -82,7 +87,6 @@ check_api() {
     cargo xtask api --complete >/dev/null || fault "the gate of the API does not know all of it: cargo xtask api --complete"
 }
 
-latest=$(git tag --list 'v*' --sort=-version:refname | head -n 1)
 say "checking $version"
 check_tree
 check_locks
@@ -95,7 +99,9 @@ check_api
 # What is made has the time of the commit, so that the same commit gives the same octets.
 time=$(git log -1 --format=%ct)
 host=$(rustc -vV | sed -n 's/^host: //p')
-out=${CARGO_TARGET_DIR:-target}/release-$version
+# A check leaves the files of a release as they are.
+case $mode in check) folder=release-check-$version ;; *) folder=release-$version ;; esac
+out=${CARGO_TARGET_DIR:-target}/$folder
 rm -rf "$out"
 mkdir -p "$out"
 
@@ -105,7 +111,8 @@ say "notes, sources, SBOM"
     echo
     section "$version"
 } >"$out/notes.md"
-git archive --format=tar --prefix="signalbox-$version/" HEAD | gzip -n9 >"$out/signalbox-$version-source.tar.gz"
+# The modes of files do not depend on who makes them either.
+git -c tar.umask=0022 archive --format=tar --prefix="signalbox-$version/" HEAD | gzip -n9 >"$out/signalbox-$version-source.tar.gz"
 cargo metadata --format-version 1 --locked --filter-platform "$host" |
     /usr/bin/python3 scripts/sbom.py Cargo.lock "$(date -u -d "@$time" +%FT%TZ)" signalboxd signalbox >"$out/signalbox-$version.cdx.json"
 
@@ -117,8 +124,10 @@ if [ $mode = release ]; then
     done
     name=signalbox-$version-$host
     mkdir "$out/$name"
-    cp -r "$bin/signalboxd" "$bin/signalbox" etc docs contrib README.md CHANGELOG.md SECURITY.md LICENSE-* "$out/$name"
-    tar --directory "$out" --sort=name --mtime="@$time" --owner=0 --group=0 --numeric-owner --create "$name" | gzip -n9 >"$out/$name.tar.gz"
+    git archive HEAD etc docs contrib README.md CHANGELOG.md SECURITY.md LICENSE-* | tar --directory "$out/$name" --extract
+    cp "$bin/signalboxd" "$bin/signalbox" "$out/$name"
+    tar --directory "$out" --sort=name --mtime="@$time" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --create "$name" |
+        gzip -n9 >"$out/$name.tar.gz"
     rm -r "${out:?}/$name"
 fi
 (cd "$out" && sha256sum -- *.* >SHA256SUMS)

@@ -2,7 +2,8 @@
 """Lists what the programs of a release are made of, as CycloneDX 1.5 JSON: `cargo metadata … | sbom.py LOCK TIME PROGRAM…`.
 
 LOCK is Cargo.lock, which has the SHA-256 of each crate, TIME the time of the release in RFC 3339, and PROGRAM a crate of the workspace.
-Crates that only the build or the tests need are left out. The same input gives the same octets.
+Crates that only the build or the tests need are left out, and so are crates with procedural macros: they run in the compiler. The same
+input gives the same octets.
 """
 import json
 import sys
@@ -34,9 +35,13 @@ def main(lock, time, *programs):
     nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
     ours = {packages[id]["name"]: id for id in metadata["workspace_members"]}
 
+    def is_linked(id):
+        return not any("proc-macro" in target["kind"] for target in packages[id]["targets"])
+
     # What a node needs to run: "normal" dependencies have no kind.
     def used(id):
-        return [one["pkg"] for one in nodes[id]["deps"] if any(kind["kind"] is None for kind in one["dep_kinds"])]
+        normal = [one["pkg"] for one in nodes[id]["deps"] if any(kind["kind"] is None for kind in one["dep_kinds"])]
+        return [id for id in normal if is_linked(id)]
 
     found, waiting = set(), [ours[name] for name in programs]
     while waiting:

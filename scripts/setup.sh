@@ -43,6 +43,7 @@ esac
 if [ "${1:-}" = units ]; then need mmdebstrap mmdebstrap; fi
 # Tools of the distribution that make packages, judge them, and install releases to try them in.
 if [ "${1:-}" = package ]; then
+    need git git
     need dpkg-buildpackage dpkg-dev
     need dh debhelper
     need help2man help2man
