@@ -54,6 +54,24 @@ pub(crate) struct Carried {
     own_lives: usize,
 }
 
+/// What another message is for stored objects.
+#[derive(Debug)]
+pub(crate) enum Compared {
+    /// It changes no object.
+    Same(Renewal),
+    /// It changes some. These are all objects after it.
+    Changed(Carried),
+}
+
+/// How the lifetimes of stored objects go on after a message that changes no object.
+#[derive(Debug)]
+pub(crate) enum Renewal {
+    /// The objects are those of the last message, and their lifetimes restart.
+    Repeated,
+    /// The objects are those of several messages, with the lifetimes in this record.
+    Regrouped(Carried),
+}
+
 impl Carried {
     /// The objects of an application of this node; they do not expire.
     pub(crate) fn of_application(octets: Vec<u8>) -> Self {
@@ -91,18 +109,36 @@ impl Carried {
         new
     }
 
-    /// Takes another message that changes no object; `false`: it changes some, and nothing was done.
-    pub(crate) fn repeat(&mut self, message: &[u8], received: Received) -> bool {
+    /// What another message is for these objects.
+    pub(crate) fn compare(&self, message: &[u8], received: Received) -> Compared {
         if self.octets.get(..self.own) == Some(message) {
-            self.refresh(received.now, received.life);
-            return true;
+            return Compared::Same(Renewal::Repeated);
         }
         let new = self.after(message, received);
-        let same = new.octets == self.octets;
-        if same {
-            *self = new;
+        if new.octets == self.octets {
+            Compared::Same(Renewal::Regrouped(new))
+        } else {
+            Compared::Changed(new)
         }
-        same
+    }
+
+    /// Takes another message that changes no object.
+    pub(crate) fn renew(&mut self, renewal: Renewal, received: Received) {
+        match renewal {
+            Renewal::Repeated => self.refresh(received.now, received.life),
+            Renewal::Regrouped(new) => *self = new,
+        }
+    }
+
+    /// Takes another message if it changes no object; `false`: it changes some, and nothing was done.
+    pub(crate) fn repeat(&mut self, message: &[u8], received: Received) -> bool {
+        match self.compare(message, received) {
+            Compared::Same(renewal) => {
+                self.renew(renewal, received);
+                true
+            }
+            Compared::Changed(_) => false,
+        }
     }
 
     /// Restarts the lifetimes of the last message's policy, because it or its MESSAGE_ID was received again.

@@ -11,6 +11,7 @@
 //! * State is in three records. `session` is a session. `sender` is path state (a PSB of RFC 2209). `branch` is a
 //!   reservation at one outgoing interface with the requests of its next hops (a TCSB with its RSBs). `table` finds and
 //!   connects the records, `destinations` finds the sessions that a change of routes concerns.
+//! * `difference` decides what a Path changes in path state that stands.
 //! * `holders` divides the tables among sources and interfaces.
 //! * `merge` compares and merges flowspecs. `forward` computes what goes upstream and sends the differences after a
 //!   change.
@@ -40,6 +41,7 @@ mod config;
 mod counters;
 mod destinations;
 mod diagnostic;
+mod difference;
 mod errors;
 mod finding;
 mod forward;

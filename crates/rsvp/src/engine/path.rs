@@ -8,14 +8,15 @@ use signalbox_resources::intserv::TSpec;
 use signalbox_resources::{End, Resources};
 
 use super::Rsvp;
-use super::carried::{Carried, Received};
+use super::carried::{Carried, Compared, Received, Renewal};
+use super::difference::{Change, KnownPath, Part, PreviousHop, Refresh};
 use super::forward::Tears;
 use super::interfaces::Iface;
 use super::io::RsvpEvent;
 use super::neighbour::Incoming;
 use super::overdue::Pace;
 use super::receive::Failure;
-use super::sender::{E_POLICE, HELD, LOCAL, NON_RSVP, PROTECTED, RESV, STANDBY, Sender};
+use super::sender::{E_POLICE, HELD, LOCAL, NON_RSVP, PROTECTED, RESV, Sender};
 use super::session::NONE;
 use super::table::Refusal;
 use crate::wire::{
@@ -33,7 +34,7 @@ pub(super) struct PathContents<'a> {
     pub(super) adspec: Option<RawAdspec<'a>>,
     pub(super) iface: Iface,
     pub(super) expires: Stamp,
-    received: Received,
+    pub(super) received: Received,
     pub(super) ttl: u8,
     pace: Pace,
     /// [`E_POLICE`] and [`NON_RSVP`].
@@ -166,6 +167,7 @@ impl Rsvp {
         Ok(Some(key))
     }
 
+    /// Handles a Path of a sender that this node has.
     fn refresh_sender(
         &mut self,
         session: Key,
@@ -174,90 +176,100 @@ impl Rsvp {
         message: &Message<'_>,
         resources: &mut Resources,
     ) -> Result<Option<Key>, Failure> {
-        let Some(sender) = invariant!(self.senders.get(key), "a Path refreshes a sender that stands") else {
-            return Ok(None);
-        };
-        if sender.has(LOCAL) {
-            self.counters.own += 1;
-            tracing::debug!(session = %contents.session, sender = %contents.filter, reason = "the sender is an application here", "Path dropped");
-            return Ok(None);
-        }
-        if contents.session.dest.is_multicast() && sender.iif != contents.iface {
-            if !self.refresh_local_only(session, key, contents, resources) {
-                self.store_unexpected(key, contents)?;
-                self.follow_expected(session, key, resources);
-                self.update_local_only(session, key, resources);
+        let Some(known) = self.compare_path(key, contents, message) else { return Ok(None) };
+        match known {
+            KnownPath::Own => {
+                self.counters.own += 1;
+                tracing::debug!(session = %contents.session, sender = %contents.filter, reason = "the sender is an application here", "Path dropped");
+                Ok(None)
             }
-            return Ok(None);
+            KnownPath::Elsewhere => self.take_elsewhere(session, key, contents, resources).map(|()| None),
+            KnownPath::Standby => self.take_standby(session, key, contents).map(|()| None),
+            KnownPath::Refresh(refresh) => {
+                self.take_refresh(session, key, contents, refresh, resources);
+                Ok(Some(key))
+            }
+            KnownPath::Change(change) => {
+                self.take_change(session, key, contents, change, resources).map(|()| Some(key))
+            }
         }
-        if self.is_standby(sender, contents) {
-            self.take_standby(session, key, contents)?;
-            return Ok(None);
+    }
+
+    /// A Path to a group by another interface than the path state in use.
+    fn take_elsewhere(
+        &mut self,
+        session: Key,
+        key: Key,
+        contents: &PathContents<'_>,
+        resources: &mut Resources,
+    ) -> Result<(), Failure> {
+        if !self.refresh_local_only(session, key, contents, resources) {
+            self.store_unexpected(key, contents)?;
+            self.follow_expected(session, key, resources);
+            self.update_local_only(session, key, resources);
         }
-        let same_hop = self.hops.lookup(sender.hop) == Some(&contents.hop) && sender.iif == contents.iface;
-        let (new_tspec, old_expires) = (*sender.tspec != contents.tspec, sender.expires);
-        let asked = sender.flags & (PROTECTED | STANDBY);
-        let same_adspec = match (&contents.adspec, self.adspecs.lookup(sender.adspec)) {
-            (None, None) => true,
-            (Some(new), Some(old)) => **old == *new.octets() || Some(&**old) == usable(new).as_deref(),
-            (Some(new), None) => usable(new).is_none(),
-            _ => false,
-        };
-        let same_carried = if message.carries() || sender.extra.is_some() {
-            let carried = self.carried_of(message);
-            self.senders.get_mut(key).is_some_and(|sender| {
-                let stored = &mut sender.extra().carried;
-                let same = stored.repeat(&carried, contents.received);
-                if !same {
-                    *stored = stored.after(&carried, contents.received);
+        Ok(())
+    }
+
+    /// A Path that repeats the path state in use.
+    fn take_refresh(
+        &mut self,
+        session: Key,
+        key: Key,
+        contents: &PathContents<'_>,
+        Refresh { adspec, police, objects }: Refresh,
+        resources: &mut Resources,
+    ) {
+        if adspec == Part::New {
+            self.store_adspec(key, contents.adspec);
+        }
+        self.renew_objects(key, objects, contents);
+        self.renew_sender(key, contents);
+        self.counters.paths_refreshed += 1;
+        tracing::trace!(session = %contents.session, sender = %contents.filter, "path state refreshed");
+        self.resume(key);
+        if police == Part::New {
+            self.reinstall_of(session, key, resources);
+        }
+        if adspec == Part::New {
+            self.path_event(key); // other nodes get it with the next refresh
+        }
+    }
+
+    /// A Path that changes the path state in use. It goes on at once.
+    fn take_change(
+        &mut self,
+        session: Key,
+        key: Key,
+        contents: &PathContents<'_>,
+        Change { hop, tspec, adspec, objects }: Change,
+        resources: &mut Resources,
+    ) -> Result<(), Failure> {
+        if adspec == Part::New {
+            self.store_adspec(key, contents.adspec);
+        }
+        let protection = match objects {
+            Compared::Same(renewal) => {
+                self.renew_objects(key, renewal, contents);
+                Part::Same
+            }
+            Compared::Changed(new) => {
+                if let Some(sender) = self.senders.get_mut(key) {
+                    sender.extra().carried = new;
                 }
-                same
-            })
-        } else {
-            true
+                self.note_protection(key)
+            }
         };
-        if !same_adspec {
-            let adspec = self.share_adspec(contents.adspec);
-            let old = self.senders.get_mut(key).map(|sender| core::mem::replace(&mut sender.adspec, adspec));
-            self.release_adspec(old.unwrap_or(NONE));
+        let upstream = self.change_of_sender(session, key);
+        if let PreviousHop::New { after_standby } = hop {
+            self.change_hop(session, key, after_standby, contents)?;
         }
-        if !same_carried {
-            self.note_protection(key);
-        }
-        let changed = !same_hop || new_tspec || !same_carried;
-        let upstream = if changed { self.change_of_sender(session, key) } else { None };
-        if !same_hop {
-            self.change_hop(session, key, asked & STANDBY != 0, contents)?;
-        }
-        let Some(sender) = invariant!(self.senders.get_mut(key), "a sender stands while its Path is taken")
-        else {
-            return Ok(None);
-        };
-        let police = sender.flags & E_POLICE;
-        sender.flags = sender.flags & !(E_POLICE | NON_RSVP) | contents.flags;
-        sender.ttl = contents.ttl;
-        sender.pace = contents.pace;
-        if new_tspec {
+        if tspec == Part::New
+            && let Some(sender) = self.senders.get_mut(key)
+        {
             sender.tspec = self.shared.tspec(&contents.tspec);
         }
-        sender.expires = contents.expires;
-        if contents.expires.min(old_expires) != old_expires {
-            self.arm_sender(key);
-        } else {
-            self.keep_sender(key);
-        }
-        if !changed {
-            self.counters.paths_refreshed += 1;
-            tracing::trace!(session = %contents.session, sender = %contents.filter, "path state refreshed");
-            self.resume(key);
-            if police != contents.flags & E_POLICE {
-                self.reinstall_of(session, key, resources);
-            }
-            if !same_adspec {
-                self.path_event(key); // other nodes get it with the next refresh
-            }
-            return Ok(Some(key));
-        }
+        self.renew_sender(key, contents);
         self.counters.paths_taken += 1;
         tracing::debug!(session = %contents.session, sender = %contents.filter, peer = %contents.hop.addr, "path state changed");
         if let Some(sender) = self.senders.get_mut(key) {
@@ -268,22 +280,47 @@ impl Rsvp {
         self.arm_sender(key);
         self.path_event(key);
         // A route that led back to the former previous hop may be the way from the new one.
-        let goes_on = |sender: &Sender| same_hop || sender.oif != Iface::NONE;
-        if self
-            .senders
-            .get(key)
-            .is_some_and(|sender| (asked ^ sender.flags) & PROTECTED != 0 || !goes_on(sender))
-        {
+        let stays = |sender: &Sender| hop != PreviousHop::Same && sender.oif == Iface::NONE;
+        if protection == Part::New || self.senders.get(key).is_some_and(stays) {
             self.look_up_again(key);
         }
         if let Some(mut upstream) = upstream {
-            if new_tspec {
+            if tspec == Part::New {
                 self.reinstall_of(session, key, resources);
             }
             upstream.redirect(key, self.senders.get(key).map(|sender| sender.hop));
             self.send_upstream(upstream, session, Tears::Withhold, None);
         }
-        Ok(Some(key))
+        Ok(())
+    }
+
+    /// Stores what each Path of path state renews.
+    fn renew_sender(&mut self, key: Key, contents: &PathContents<'_>) {
+        let Some(sender) = invariant!(self.senders.get_mut(key), "a sender stands while its Path is taken")
+        else {
+            return;
+        };
+        sender.flags = sender.flags & !(E_POLICE | NON_RSVP) | contents.flags;
+        sender.ttl = contents.ttl;
+        sender.pace = contents.pace;
+        let former = core::mem::replace(&mut sender.expires, contents.expires);
+        if contents.expires.min(former) != former {
+            self.arm_sender(key);
+        } else {
+            self.keep_sender(key);
+        }
+    }
+
+    fn renew_objects(&mut self, key: Key, renewal: Renewal, contents: &PathContents<'_>) {
+        if let Some(extra) = self.senders.get_mut(key).and_then(|sender| sender.extra.as_mut()) {
+            extra.carried.renew(renewal, contents.received);
+        }
+    }
+
+    fn store_adspec(&mut self, key: Key, adspec: Option<RawAdspec<'_>>) {
+        let adspec = self.share_adspec(adspec);
+        let old = self.senders.get_mut(key).map(|sender| core::mem::replace(&mut sender.adspec, adspec));
+        self.release_adspec(old.unwrap_or(NONE));
     }
 
     /// Refreshes Local_Only path state; `false`: there is none, or it has another previous hop.
@@ -521,7 +558,7 @@ pub(super) fn policy_in(carried: &[u8]) -> Box<[u8]> {
 }
 
 /// What of a bad ADSPEC can be used, as a whole object; `None`: nothing can.
-fn usable(adspec: &RawAdspec<'_>) -> Option<Vec<u8>> {
+pub(super) fn usable(adspec: &RawAdspec<'_>) -> Option<Vec<u8>> {
     let part = adspec.read_part()?;
     let mut octets = Vec::new();
     let mut writer = Writer::new(&mut octets, MessageType::PATH, HeaderFlags::default(), 0);

@@ -20,6 +20,7 @@ use signalbox_core::{IfIndex, Key, invariant};
 use signalbox_resources::Resources;
 
 use super::Rsvp;
+use super::difference::Part;
 use super::forward::Tears;
 use super::interfaces::Iface;
 use super::path::PathContents;
@@ -32,25 +33,31 @@ use crate::wire::attribute;
 const BACKUP: u64 = 1 << 62;
 
 impl Rsvp {
-    /// Stores what the objects that a sender carries say about protection.
-    pub(super) fn note_protection(&mut self, key: Key) {
-        let Some(sender) = invariant!(self.senders.get(key), "a noted sender stands") else { return };
+    /// Stores what the objects that a sender carries say about protection; whether the sender desires it is the same or new.
+    pub(super) fn note_protection(&mut self, key: Key) -> Part {
+        let Some(sender) = invariant!(self.senders.get(key), "a noted sender stands") else {
+            return Part::Same;
+        };
         // Paths of a group leave by several interfaces anyway.
         if self.sessions.get_index(sender.session).is_none_or(|session| session.multicast) {
-            return;
+            return Part::Same;
         }
         let asked = attribute::protection(sender.carried());
-        let Some(sender) = invariant!(self.senders.get_mut(key), "a flagged sender stands") else { return };
+        let Some(sender) = invariant!(self.senders.get_mut(key), "a flagged sender stands") else {
+            return Part::Same;
+        };
+        let desired = Part::new_if(sender.has(PROTECTED) != (asked == Some(true)));
         sender.set(PROTECTED, asked == Some(true));
         sender.set(STANDBY, asked == Some(false));
         let stored = match &mut sender.extra {
             Some(extra) if asked != Some(true) => core::mem::take(&mut extra.unexpected),
-            _ => return,
+            _ => return desired,
         };
         for path in stored {
             self.release_hop(path.hop);
             self.release_adspec(path.adspec);
         }
+        desired
     }
 
     /// The interface of the standby copies of a sender's Paths; [`Iface::NONE`] without a standby copy.
