@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use super::Rsvp;
 use super::interfaces::Iface;
 use super::message_ids::SentState;
-use super::sender::{PATH, RESV};
+use super::path::{PATH, RESV};
 
 /// States whose records are read together.
 pub(crate) const AT_ONCE: usize = 16;
@@ -46,7 +46,7 @@ impl Rsvp {
         }
         let mut due = [first; AT_ONCE];
         let more = due.get_mut(1..).unwrap_or_default();
-        let more = self.sender_wheel.list_next(&mut self.senders, more);
+        let more = self.senders.list_next(more);
         self.read_due(due.get(..=more).unwrap_or_default());
         more
     }

@@ -216,7 +216,7 @@ impl Config {
         if let Some((at, problem)) = super::keyring::problem(&self.keys) {
             return fault(format!("keys.{at}"), problem);
         }
-        if self.max_sessions > super::destinations::MOST {
+        if self.max_sessions > super::session::MOST {
             return fault("max_sessions".to_owned(), "over 8388608");
         }
         if self.blockade_multiplier == 0 {

@@ -14,8 +14,8 @@ use signalbox_wire::Reader;
 use super::Rsvp;
 use super::interfaces::Iface;
 use super::neighbour::Incoming;
-use super::path_out::carry;
-use super::sender::{E_POLICE, LOCAL, LOCAL_ONLY, NON_RSVP, Sender};
+use super::output::carry;
+use super::path::{E_POLICE, LOCAL, LOCAL_ONLY, NON_RSVP, Sender};
 use crate::engine::packet::IpReceived;
 use crate::wire::{HeaderFlags, Message, MessageType, Writer};
 

@@ -2,8 +2,8 @@
 
 use signalbox_core::Time;
 
+use super::Rsvp;
 use super::config::{Config, ConfigError};
-use super::{Rsvp, diagnostic};
 
 impl Config {
     /// Takes the limits and rates of `new` that a running engine can change. All other settings stay.
@@ -37,9 +37,8 @@ impl Rsvp {
         self.senders.set_limit(config.max_senders);
         self.branches.set_limit(config.max_reservations);
         self.message_ids.set_limit(config.max_senders.saturating_add(config.max_reservations));
-        self.staged_limit.set_limits(now, config.staged_rate, config.staged_rate);
-        self.diagnoses.set_limits(now, config.diagnostics, config.diagnostics);
-        self.replies.set_rate(now, diagnostic::replies_each(&config));
+        self.output.set_limits(now, &config);
+        self.diagnostics.set_limits(now, &config);
         self.interfaces.set_lifetimes(&config);
         self.neighbours.set_limits(&config.neighbours);
         self.config = config;

@@ -6,105 +6,48 @@
 //! [`Input::Multicast`]. It passes the reports of [`Resources`] about grants whose owner is [`PROTOCOL`] on as
 //! [`Input::Lost`] and [`Input::Reduced`].
 //!
-//! * A packet goes through `receive` to the file of its message type: `path`, `resv`, `resv_err`, `resv_tear`.
-//!   `path_out` and `resv_out` compose the messages that leave; all of them go through `Rsvp::transmit_state`.
-//! * State is in three records. `session` is a session. `sender` is path state (a PSB of RFC 2209). `branch` is a
-//!   reservation at one outgoing interface with the requests of its next hops (a TCSB with its RSBs). `table` finds and
-//!   connects the records, `destinations` finds the sessions that a change of routes concerns.
-//! * `difference` decides what a Path changes in path state that stands.
-//! * `holders` divides the tables among sources and interfaces.
-//! * `merge` compares and merges flowspecs. `forward` computes what goes upstream and sends the differences after a
-//!   change.
-//! * `unexpected` holds path state of a group from interfaces that multicast routing does not expect. `local_only`
-//!   chooses the interface by which an application receives a group.
-//! * `protection` holds a second reservation ready along the backup route of a sender that asks for it.
-//! * `announced` has routing judge the senders of Paths in Bundles.
-//! * `errors` limits the errors that are passed on.
-//! * `carried` keeps POLICY_DATA and unknown objects, `policy` reads policy elements, `reduce` handles grants that were
-//!   reduced.
-//! * `traffic` asks admission control and handles grants that were lost, `police` computes where traffic is policed.
-//! * `route` looks up routes, `trees` keeps those of groups, `timers` does what is due, `local` is the interface to applications.
-//! * `diagnostic` passes on diagnostic requests and replies, `finding` is the answer of this node (RFC 2745).
-//! * `ahead` reads records of many sessions before they are used.
-//! * `packet` is a packet of IP protocol 46.
+//! A packet goes through `receive` to the room of its message type. State is in three records: a session, a sender (path state, a PSB of
+//! RFC 2209), and a branch (a reservation at one outgoing interface with the requests of its next hops, a TCSB with its RSBs). A room is a
+//! folder with a struct whose fields only its own files see. Functions that need several rooms are methods of [`Rsvp`]; they stand in the
+//! room whose rule they carry out.
+//!
+//! * `session`: sessions. `path`: path state. `reservation`: reservations and their grants. `merging`: what goes upstream for them.
+//! * `output`: messages that leave. `message_ids`: state with MESSAGE_IDs (RFC 2961); `neighbour` is the layer below.
+//! * `routes`: the ways of data. `local`: applications of this node. `diagnostic`: diagnostic messages (RFC 2745).
+//! * `shared`: values that records share. `carried`: POLICY_DATA and unknown objects.
+//! * `timers` does what is due. `ahead` reads records of many sessions before they are used. `packet` is a packet of IP protocol 46.
 //! * `handover` brings path state back after a planned restart.
-//! * `moved` sends Paths whole to next hops that another router takes over.
-//! * `message_ids` connects state that was sent with its MESSAGE_IDs (RFC 2961), `received` that of neighbours; `neighbour` is
-//!   the layer below.
 
 mod ahead;
-mod announced;
-mod branch;
 mod carried;
-mod closing;
 mod config;
 mod counters;
-mod destinations;
 mod diagnostic;
-mod difference;
-mod errors;
-mod finding;
-mod forward;
-mod granting;
 mod handover;
-mod holders;
 mod interfaces;
 mod io;
 mod keyring;
 mod limits;
 mod local;
-mod local_only;
-mod logged;
-mod merge;
+mod merging;
 mod message_ids;
-mod moved;
 pub mod neighbour;
 mod outbox;
-mod overdue;
-mod packed;
+mod output;
 mod packet;
 mod path;
-mod path_out;
-mod police;
-mod policy;
-mod protection;
 mod receive;
-mod received;
-mod recent;
-mod reduce;
-mod resv;
-mod resv_context;
-mod resv_err;
-mod resv_out;
-mod resv_tear;
-mod route;
-mod sender;
+mod reservation;
+mod routes;
 mod session;
 mod shared;
-mod slow;
-mod staged;
-mod table;
 mod timers;
-mod traffic;
-mod trees;
-mod unexpected;
-mod unnamed;
 mod view;
-mod withheld;
 
-use core::net::IpAddr;
-use core::time::Duration;
-use std::collections::BTreeMap;
-
-use signalbox_core::bucket::TokenBucket;
 use signalbox_core::handover::Entries;
-use signalbox_core::index::{Index, KeyedHasher};
+use signalbox_core::index::KeyedHasher;
 use signalbox_core::intern::Interner;
-use signalbox_core::shares::RateShares;
-use signalbox_core::slab::Slab;
-use signalbox_core::traffic::FlowFilter;
-use signalbox_core::wheel::{self, Wheel};
-use signalbox_core::{Changes, IfIndex, Key, Random, ReserverId, SessionChange, Time};
+use signalbox_core::{Changes, IfIndex, Key, Random, ReserverId, SessionChange, Time, wheel};
 use signalbox_resources::{End, Resources};
 
 pub use config::{Config, ConfigError, InterfaceConfig, Staged};
@@ -116,130 +59,50 @@ pub use view::{
     BlockadeView, InterfaceView, RequestView, ReservationView, SenderView, SessionView, UpstreamView,
 };
 
-use crate::wire::{FlowSpec, RsvpHop, UserError};
-use announced::Announced;
-use branch::Branch;
-use closing::ClosingStates;
-use destinations::Destinations;
-use errors::PassedErrors;
-use forward::SenderChange;
-use holders::Holders;
+use diagnostic::Diagnostics;
 use interfaces::Interfaces;
-use local::Application;
+use local::Clients;
+use merging::Merging;
 use message_ids::MessageIds;
-use moved::MovedHops;
 use neighbour::Neighbours;
 use outbox::Outbox;
-use packed::Packed;
-use path_out::Advertised;
-use police::PolicingCheck;
-use recent::Recent;
-use route::RouteChecks;
-use sender::Sender;
-use session::{APPLICATIONS, Session};
-use shared::Shared;
-use trees::Trees;
-use unnamed::Unnamed;
-use withheld::Withheld;
+use output::{Hashers, Sending};
+use path::Senders;
+use reservation::Branches;
+use routes::Routes;
+use session::{APPLICATIONS, Sessions};
+use shared::{Hops, Packed, Shared};
 
 /// The owner of this protocol's grants.
 pub const PROTOCOL: ReserverId = ReserverId::RSVP;
 
-/// The services of the interfaces are asked for again after this time.
-const ADVERTISE: Duration = Duration::from_secs(1);
-
 /// Hops, IPv6 addresses and ADSPECs that records share, at most. It is no limit that a peer reaches: sessions, senders and
 /// reservations refer to them, and the fair shares are those of these tables. A lower limit would refuse what has a share.
 const SHARED: u32 = APPLICATIONS - 1;
-
-/// PathErrs in a second, by each interface, that answer Paths whose previous hop has proved nothing.
-const ANSWERS: u32 = 1000;
-
-/// Allocations that are used again. They hold no facts: the user of one clears it first and puts it back afterwards.
-#[derive(Debug, Default)]
-struct Buffers {
-    /// Entries of a [`forward::UpstreamChange`].
-    changes: Vec<SenderChange>,
-    /// Senders of one previous hop with the flowspec of each, for a Resv.
-    flows: Vec<(Key, FlowSpec)>,
-    /// An ADSPEC that is being composed.
-    adspec: Vec<u8>,
-    /// The flows of a request to admission control.
-    filters: Vec<FlowFilter>,
-    /// A message that is being composed.
-    message: Vec<u8>,
-    /// Lists of a [`resv_context::Accepted`]: reservations and senders.
-    accepted: [Vec<Key>; 2],
-}
 
 /// One RSVP node.
 #[derive(Debug)]
 pub struct Rsvp {
     config: Config,
     counters: Counters,
-    /// Sessions that appeared and disappeared, while somebody watches.
-    changes: Changes<SessionChange>,
-    rng: Random,
-    /// What this node adds to the errors of this input.
-    told: Vec<UserError>,
     /// The time of the input that is handled.
     now: Time,
     interfaces: Interfaces,
-    /// Services of each interface, by its number, and the time until which they hold.
-    advertised: Vec<Option<Advertised>>,
-    advertised_until: Time,
-    /// Keyed, because peers choose what is hashed.
-    hasher: KeyedHasher,
     addresses: Packed,
-    /// The next hops of routes, by the marks that senders keep of them.
-    gateways: BTreeMap<u32, IpAddr>,
-    hops: Interner<RsvpHop>,
-    /// Next hops and previous hops that were found last. Their handles distinguish them.
-    recent_hops: [Recent; 2],
+    hops: Hops,
     /// Whole ADSPEC objects, shared.
     adspecs: Interner<Box<[u8]>>,
     shared: Shared,
-    sessions: Slab<Session>,
-    by_session: Index,
-    /// Number of sessions without a port.
-    portless: u32,
-    destinations: Destinations,
-    senders: Slab<Sender>,
-    /// Index of all senders but the first of each session.
-    by_sender: Index,
-    sender_wheel: Wheel,
-    holders: Holders,
-    branches: Slab<Branch>,
-    branch_wheel: Wheel,
-    applications: BTreeMap<u64, Application>,
-    /// Applications whose reservation has to be made again.
-    pending: Vec<u64>,
-    route_checks: RouteChecks,
-    moved: MovedHops,
-    trees: Trees,
-    buffers: Buffers,
-    /// Reservations that have to be compared with each other again, for policing.
-    policing_checks: Vec<PolicingCheck>,
-    neighbours: Neighbours,
-    /// Limits of the errors that are passed on, for each state.
-    errors: PassedErrors,
-    /// Limits of the errors that answer Paths, for each interface.
-    answers: RateShares,
-    /// Paths of Bundles that wait for the routes to their senders.
-    announced: Announced,
-    /// Limit of the diagnostic messages that are handled in a second.
-    diagnoses: TokenBucket,
-    /// Limit of the staged refreshes in a second.
-    staged_limit: TokenBucket,
-    /// The last time at which staged refreshes of a state began.
-    last_trigger: Option<Time>,
-    /// Tears that are sent again.
-    closing: ClosingStates,
-    /// Limits of the replies to diagnostic messages, for each address to which they go.
-    replies: RateShares,
+    sessions: Sessions,
+    senders: Senders,
+    branches: Branches,
+    merging: Merging,
+    output: Sending,
     message_ids: MessageIds,
-    withheld: Withheld,
-    unnamed: Unnamed,
+    neighbours: Neighbours,
+    routes: Routes,
+    clients: Clients,
+    diagnostics: Diagnostics,
     /// Paths of the node before this one that are not handled yet.
     inherited: Entries,
     out: Outbox,
@@ -253,55 +116,41 @@ impl Rsvp {
     pub fn new(config: Config, seed: [u8; 32]) -> Result<Self, ConfigError> {
         config.validated()?;
         let mut rng = Random::new(seed);
+        let interfaces = Interfaces::new(KeyedHasher::new(&mut rng));
+        let records = KeyedHasher::new(&mut rng);
+        let addresses = Packed::new(SHARED, KeyedHasher::new(&mut rng));
+        let hops = Hops::new(SHARED, KeyedHasher::new(&mut rng));
+        let adspecs = Interner::new(SHARED, KeyedHasher::new(&mut rng));
+        let sessions = Sessions::new(config.max_sessions, records, || KeyedHasher::new(&mut rng));
+        let sending = Hashers {
+            errors: KeyedHasher::new(&mut rng),
+            answers: KeyedHasher::new(&mut rng),
+            closing: KeyedHasher::new(&mut rng),
+        };
+        let diagnostics = Diagnostics::new(&config, KeyedHasher::new(&mut rng));
+        let neighbours = Neighbours::new(config.neighbours.clone(), rng.fork());
+        let sent = config.max_senders.saturating_add(config.max_reservations);
+        let message_ids = MessageIds::new(sent, || KeyedHasher::new(&mut rng));
         Ok(Self {
             counters: Counters::default(),
-            changes: Changes::default(),
-            told: Vec::new(),
             now: Time::ZERO,
-            interfaces: Interfaces::new(KeyedHasher::new(&mut rng)),
-            advertised: Vec::new(),
-            advertised_until: Time::ZERO,
-            hasher: KeyedHasher::new(&mut rng),
-            addresses: Packed::new(SHARED, KeyedHasher::new(&mut rng)),
-            gateways: BTreeMap::new(),
-            hops: Interner::new(SHARED, KeyedHasher::new(&mut rng)),
-            recent_hops: [Recent::new(), Recent::new()],
-            adspecs: Interner::new(SHARED, KeyedHasher::new(&mut rng)),
+            interfaces,
+            addresses,
+            hops,
+            adspecs,
             shared: Shared::default(),
-            sessions: Slab::new(config.max_sessions),
-            by_session: Index::new(),
-            portless: 0,
-            destinations: Destinations::default(),
-            senders: Slab::new(config.max_senders),
-            by_sender: Index::new(),
-            sender_wheel: Wheel::default(),
-            holders: Holders::new(|| KeyedHasher::new(&mut rng)),
-            branches: Slab::new(config.max_reservations),
-            branch_wheel: Wheel::default(),
-            applications: BTreeMap::new(),
-            pending: Vec::new(),
-            route_checks: RouteChecks::default(),
-            moved: MovedHops::default(),
-            trees: Trees::default(),
-            buffers: Buffers::default(),
-            policing_checks: Vec::new(),
-            errors: PassedErrors::new(KeyedHasher::new(&mut rng), config.interface.refresh),
-            announced: Announced::default(),
-            answers: RateShares::new(ANSWERS, KeyedHasher::new(&mut rng)),
-            diagnoses: TokenBucket::new(config.diagnostics, config.diagnostics),
-            staged_limit: TokenBucket::new(config.staged_rate, config.staged_rate),
-            last_trigger: None,
-            closing: ClosingStates::new(KeyedHasher::new(&mut rng)),
-            replies: RateShares::new(diagnostic::replies_each(&config), KeyedHasher::new(&mut rng)),
-            neighbours: Neighbours::new(config.neighbours.clone(), rng.fork()),
-            message_ids: MessageIds::new(config.max_senders.saturating_add(config.max_reservations), || {
-                KeyedHasher::new(&mut rng)
-            }),
-            withheld: Withheld::default(),
-            unnamed: Unnamed::default(),
+            sessions,
+            senders: Senders::new(config.max_senders, records),
+            branches: Branches::new(config.max_reservations),
+            merging: Merging::default(),
+            output: Sending::new(&config, sending, rng),
+            message_ids,
+            neighbours,
+            routes: Routes::default(),
+            clients: Clients::default(),
+            diagnostics,
             inherited: Entries::default(),
             out: Outbox::default(),
-            rng,
             config,
         })
     }
@@ -310,12 +159,9 @@ impl Rsvp {
     pub fn handle(&mut self, now: Time, input: Input<'_>, resources: &mut Resources) {
         self.now = self.now.max(now);
         self.neighbours.advance(self.now);
-        self.told.clear();
+        self.branches.forget_told();
         self.out.recycle();
-        if self.now >= self.advertised_until {
-            self.advertise(resources);
-            self.advertised_until = self.now + ADVERTISE;
-        }
+        self.advertise_in_time(resources);
         let most = wheel::portion(matches!(input, Input::Timer));
         match input {
             Input::Packet(packet) => self.receive(&packet, resources),
@@ -353,7 +199,7 @@ impl Rsvp {
                 self.interfaces.set_period(ifindex, period);
             }
         }
-        while let Some(id) = self.pending.pop() {
+        while let Some(id) = self.clients.next_to_renew() {
             self.apply_reserve(id, resources);
         }
         self.follow_trees(resources);
@@ -361,7 +207,7 @@ impl Rsvp {
         self.run_timers(most, resources);
         self.serve_neighbours();
         self.send_to_lost();
-        while let Some(id) = self.pending.pop() {
+        while let Some(id) = self.clients.next_to_renew() {
             self.apply_reserve(id, resources);
         }
         self.run_policing_checks(resources);
@@ -380,17 +226,16 @@ impl Rsvp {
     /// Time when [`Input::Timer`] is due; `None`: nothing waits. It may be earlier than necessary.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        let walk = !self.route_checks.is_idle() || !self.trees.is_idle();
-        let walk = walk.then_some(self.now);
+        let walk = (!self.routes.is_idle()).then_some(self.now);
         let neighbours = self.neighbours.next_deadline();
         let lost = self.next_to_lost();
         let inherited = self.next_inherited();
         [
             lost,
             inherited,
-            self.sender_wheel.next_deadline(),
-            self.branch_wheel.next_deadline(),
-            self.closing.next_deadline(),
+            self.senders.next_deadline(),
+            self.branches.next_deadline(),
+            self.output.next_deadline(),
             neighbours,
             walk,
         ]
@@ -431,19 +276,18 @@ impl Rsvp {
         self.hops.is_empty()
             && self.adspecs.is_empty()
             && self.addresses.is_empty()
-            && self.by_session.is_empty()
-            && self.trees.is_empty()
-            && self.holders.is_empty()
-            && self.by_sender.is_empty()
+            && self.sessions.holds_nothing()
+            && self.senders.holds_nothing()
+            && self.routes.is_empty()
             && self.message_ids.is_empty()
-            && self.closing.is_empty()
-            && self.withheld.is_empty()
-            && self.applications.is_empty()
+            && self.output.is_empty()
+            && self.merging.is_empty()
+            && self.clients.is_empty()
     }
 
     /// The list of sessions that appear and disappear, to watch and to take from.
     pub const fn changes(&mut self) -> &mut Changes<SessionChange> {
-        &mut self.changes
+        self.sessions.changes()
     }
 
     /// Counters since the start.

@@ -6,9 +6,9 @@ use signalbox_resources::Resources;
 
 use super::Rsvp;
 use super::interfaces::{Iface, InterfaceState};
+use super::message_ids::{Keys, ReceivedState};
 use super::neighbour::{Arrival, Arrivals, Incoming, Verdict};
 use super::outbox::Envelope;
-use super::received::{Keys, ReceivedState};
 use crate::engine::packet::IpReceived;
 use crate::wire::{DecodeError, ErrorCode, Fault, Message, MessageType, RsvpHop, Session, Style};
 

@@ -10,11 +10,10 @@ use signalbox_resources::GrantId;
 use signalbox_resources::intserv::TSpec;
 
 use super::Rsvp;
-use super::branch::{Branch, Request};
 use super::interfaces::{Iface, InterfaceState};
 use super::neighbour::Traffic;
-use super::path::policy_in;
-use super::sender::{LOCAL, NON_RSVP, PATH, RESV, Sender};
+use super::path::{LOCAL, NON_RSVP, PATH, RESV, Sender, policy_in};
+use super::reservation::{Branch, Request};
 use super::session::{self, Blocked, NONE, is_application};
 use crate::wire::{Adspec, Filter, FlowSpec, RawAdspec, Session, Style};
 

@@ -13,7 +13,7 @@ use signalbox_core::{IfIndex, Time, invariant};
 use super::bundle::Bundle;
 use super::hello;
 use super::traffic::PeerTraffic;
-use crate::engine::recent::Recent;
+use crate::engine::shared::Recent;
 use crate::wire::{HeaderFlags, MessageId};
 
 /// A neighbour without state is removed after this silence.
