@@ -35,9 +35,10 @@ const LINTS: &str = "#![cfg_attr(not(test),warn(clippy::indexing_slicing,clippy:
 const ENGINE: &[(&str, &str)] = &[
     ("new(config, seed)", "pubfnnew(config:Config,seed:[u8;32])->|pubfnnew(mutconfig:Config,seed:[u8;32])->"),
     (
-        "handle(&mut self, now: Time, input: Input<'_>[, resources: &mut Resources])",
+        "handle(&mut self, now: Time, input: Input<'_>[, resources: &mut Resources or &mut dyn Admission])",
         "pubfnhandle(&mutself,now:Time,input:Input<'_>){|\
-         pubfnhandle(&mutself,now:Time,input:Input<'_>,resources:&mutResources){",
+         pubfnhandle(&mutself,now:Time,input:Input<'_>,resources:&mutResources){|\
+         pubfnhandle(&mutself,now:Time,input:Input<'_>,resources:&mutdynAdmission){",
     ),
     ("poll(&mut self) -> Option<Output<'_>>", "pubfnpoll(&mutself)->Option<Output<'_>>{"),
     ("next_deadline(&self) -> Option<Time>", "pubfnnext_deadline(&self)->Option<Time>{"),

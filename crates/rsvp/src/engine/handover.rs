@@ -8,14 +8,13 @@
 
 use signalbox_core::handover::Entries;
 use signalbox_core::{IfIndex, Time};
-use signalbox_resources::Resources;
 use signalbox_wire::Reader;
 
-use super::Rsvp;
 use super::interfaces::Iface;
 use super::neighbour::Incoming;
 use super::output::carry;
 use super::path::{E_POLICE, LOCAL, LOCAL_ONLY, NON_RSVP, Sender};
+use super::{Admission, Rsvp};
 use crate::engine::packet::IpReceived;
 use crate::wire::{HeaderFlags, Message, MessageType, Writer};
 
@@ -64,7 +63,7 @@ impl Rsvp {
     }
 
     /// Handles some of the Paths. The time when the next ones are due is [`Rsvp::next_inherited`].
-    pub(super) fn run_inherited(&mut self, resources: &mut Resources) {
+    pub(super) fn run_inherited(&mut self, resources: &mut dyn Admission) {
         if self.inherited.is_empty() {
             return;
         }
@@ -85,7 +84,7 @@ impl Rsvp {
 
     /// Handles a Path that arrived at the predecessor. A neighbour may have refreshed the state meanwhile: what is there is
     /// newer.
-    fn restore_path(&mut self, entry: &[u8], resources: &mut Resources) -> Option<()> {
+    fn restore_path(&mut self, entry: &[u8], resources: &mut dyn Admission) -> Option<()> {
         let mut r = Reader::new(entry);
         let (ifindex, ttl) = (IfIndex(r.u32().ok()?), r.u8().ok()?);
         let payload = r.take_rest();

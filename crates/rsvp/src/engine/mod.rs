@@ -3,8 +3,8 @@
 //! **Drain invariant.** After each [`Rsvp::handle`], call [`Rsvp::poll`] until it returns `None`, then ask
 //! [`Rsvp::next_deadline`]. Extra polls do nothing. Time never runs backwards. The driver answers each
 //! [`Output::RouteLookup`] by one [`Input::Route`] of the same id and each [`Output::MulticastLookup`] by an
-//! [`Input::Multicast`]. It passes the reports of [`Resources`] about grants whose owner is [`PROTOCOL`] on as
-//! [`Input::Lost`] and [`Input::Reduced`].
+//! [`Input::Multicast`]. It passes the reports of admission control ([`Admission`]) about grants whose owner is
+//! [`PROTOCOL`] on as [`Input::Lost`] and [`Input::Reduced`].
 //!
 //! A packet goes through `receive` to the room of its message type. State is in three records: a session, a sender (path state, a PSB of
 //! RFC 2209), and a branch (a reservation at one outgoing interface with the requests of its next hops, a TCSB with its RSBs). A room is a
@@ -16,8 +16,10 @@
 //! * `routes`: the ways of data. `local`: applications of this node. `diagnostic`: diagnostic messages (RFC 2745).
 //! * `shared`: values that records share. `carried`: POLICY_DATA and unknown objects.
 //! * `timers` does what is due. `ahead` reads records of many sessions before they are used. `packet` is a packet of IP protocol 46.
+//! * `admission` is what the engine asks admission control.
 //! * `handover` brings path state back after a planned restart.
 
+mod admission;
 mod ahead;
 mod carried;
 mod config;
@@ -48,8 +50,9 @@ use signalbox_core::handover::Entries;
 use signalbox_core::index::KeyedHasher;
 use signalbox_core::intern::Interner;
 use signalbox_core::{Changes, IfIndex, Key, Random, ReserverId, SessionChange, Time, wheel};
-use signalbox_resources::{End, Resources};
+use signalbox_resources::End;
 
+pub use admission::{Admission, Granted};
 pub use config::{Config, ConfigError, InterfaceConfig, Staged};
 pub use counters::Counters;
 pub use io::{Command, FlowRequest, Input, Output, Refused, ReserveRequest, RsvpEvent, SenderRequest};
@@ -156,7 +159,7 @@ impl Rsvp {
     }
 
     /// Takes one input at `now`, which never runs backwards. Drain [`Rsvp::poll`] afterwards.
-    pub fn handle(&mut self, now: Time, input: Input<'_>, resources: &mut Resources) {
+    pub fn handle(&mut self, now: Time, input: Input<'_>, resources: &mut dyn Admission) {
         self.now = self.now.max(now);
         self.neighbours.advance(self.now);
         self.branches.forget_told();

@@ -2,19 +2,17 @@
 
 use core::net::IpAddr;
 
-use signalbox_resources::Resources;
-
-use super::Rsvp;
 use super::interfaces::{Iface, InterfaceState};
 use super::message_ids::{Keys, ReceivedState};
 use super::neighbour::{Arrival, Arrivals, Incoming, Verdict};
 use super::outbox::Envelope;
+use super::{Admission, Rsvp};
 use crate::engine::packet::IpReceived;
 use crate::wire::{DecodeError, ErrorCode, Fault, Message, MessageType, RsvpHop, Session, Style};
 
 impl Rsvp {
     /// Handles a packet of IP protocol 46.
-    pub(super) fn receive(&mut self, packet: &IpReceived<'_>, resources: &mut Resources) {
+    pub(super) fn receive(&mut self, packet: &IpReceived<'_>, resources: &mut dyn Admission) {
         let iface = self.interfaces.iface(packet.ifindex);
         if self.interfaces.get(iface).is_none_or(|known| !known.config.enabled) {
             self.counters.disabled += 1;
@@ -45,7 +43,7 @@ impl Rsvp {
         packet: &IpReceived<'_>,
         arrivals: &mut Arrivals<'_, '_>,
         iface: Iface,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) {
         self.message_ids.received.begin_packet();
         while let Some(arrival) = self.neighbours.next(arrivals) {
@@ -58,7 +56,7 @@ impl Rsvp {
         }
     }
 
-    fn on_message(&mut self, incoming: &Incoming<'_>, iface: Iface, resources: &mut Resources) {
+    fn on_message(&mut self, incoming: &Incoming<'_>, iface: Iface, resources: &mut dyn Admission) {
         let message = &incoming.message;
         tracing::trace!(kind = %message.kind, peer = %incoming.neighbour, "message received");
         if matches!(message.kind, MessageType::DREQ | MessageType::DREP) {
@@ -107,7 +105,7 @@ impl Rsvp {
     }
 
     /// Handles a Path or Resv: its MESSAGE_ID may show that it repeats what is known (RFC 2961 §4.5).
-    fn on_state(&mut self, incoming: &Incoming<'_>, iface: Iface, resources: &mut Resources) {
+    fn on_state(&mut self, incoming: &Incoming<'_>, iface: Iface, resources: &mut dyn Admission) {
         let message = &incoming.message;
         if message.kind == MessageType::PATH && !self.is_announced_well(incoming, iface) {
             return;

@@ -2,17 +2,17 @@
 
 use signalbox_core::wheel::Timed as _;
 use signalbox_core::{Key, Time, invariant};
-use signalbox_resources::{End, Resources};
+use signalbox_resources::End;
 
-use super::Rsvp;
 use super::merging::Tears;
 use super::path::{LOCAL, PATH, REPAIR, RESV};
 use super::reservation::Branch;
 use super::session::is_application;
+use super::{Admission, Rsvp};
 
 impl Rsvp {
     /// Handles `most` of the records that are due; the rest stays due.
-    pub(super) fn run_timers(&mut self, most: u32, resources: &mut Resources) {
+    pub(super) fn run_timers(&mut self, most: u32, resources: &mut dyn Admission) {
         let mut left = most;
         // Senders whose records were read ahead.
         let mut ahead = 0;
@@ -41,7 +41,7 @@ impl Rsvp {
     }
 
     /// Handles what is due for one sender. Returns how many senders of the session it visited.
-    fn step_sender(&mut self, key: Key, resources: &mut Resources) -> u32 {
+    fn step_sender(&mut self, key: Key, resources: &mut dyn Admission) -> u32 {
         let now = self.now;
         let Some(sender) = invariant!(self.senders.get(key), "a timed sender stands") else { return 0 };
         let mates = self.sessions.get_index(sender.session).map_or(0, |session| u32::from(session.count));
@@ -97,7 +97,7 @@ impl Rsvp {
         seen
     }
 
-    fn step_branch(&mut self, key: Key, resources: &mut Resources) {
+    fn step_branch(&mut self, key: Key, resources: &mut dyn Admission) {
         let now = self.now;
         let Some(branch) = invariant!(self.branches.get(key), "a timed branch stands") else { return };
         let Some(session) =

@@ -27,6 +27,7 @@ mod messages;
 mod multihomed;
 mod named;
 mod others;
+mod own_control;
 mod path;
 mod periods;
 mod police;

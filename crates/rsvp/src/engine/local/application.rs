@@ -4,9 +4,7 @@ use core::net::IpAddr;
 
 use signalbox_core::stamp::Stamp;
 use signalbox_core::{Key, invariant};
-use signalbox_resources::Resources;
 
-use crate::engine::Rsvp;
 use crate::engine::carried::{Carried, Received};
 use crate::engine::interfaces::Iface;
 use crate::engine::io::{Command, Refused, ReserveRequest, RsvpEvent, SenderRequest};
@@ -15,6 +13,7 @@ use crate::engine::path::{E_POLICE, LOCAL, LOCAL_ONLY, PROTECTED};
 use crate::engine::receive::Failure;
 use crate::engine::reservation::{Branch, Outcome, Wanted};
 use crate::engine::session::{APPLICATIONS, NONE, Refusal};
+use crate::engine::{Admission, Rsvp};
 use crate::wire::{
     self, Adspec, Class, Filter, FlowSpec, HeaderFlags, MessageType, Objects, RawAdspec, Style, Writer,
     attribute, granting,
@@ -65,7 +64,7 @@ const fn refused(refusal: Refusal) -> Refused {
 
 impl Rsvp {
     /// Handles a command of an application (RFC 2205 §3.11.1).
-    pub(in crate::engine) fn on_command(&mut self, id: u64, command: Command, resources: &mut Resources) {
+    pub(in crate::engine) fn on_command(&mut self, id: u64, command: Command, resources: &mut dyn Admission) {
         let result = match command {
             Command::Session(session) => self.register(id, &session, resources),
             Command::Sender(request) => self.announce(id, &request, resources),
@@ -99,7 +98,7 @@ impl Rsvp {
         &mut self,
         id: u64,
         session: &wire::Session,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) -> Result<(), Refused> {
         if session.dest.is_unspecified() || session.protocol == 0 {
             return Err(Refused::BadSession);
@@ -210,7 +209,7 @@ impl Rsvp {
     }
 
     /// Applications registered or closed: this node joined or left the group.
-    fn members_changed(&mut self, session: Key, resources: &mut Resources) {
+    fn members_changed(&mut self, session: Key, resources: &mut dyn Admission) {
         if !self.sessions.get(session).is_some_and(|one| one.multicast) {
             return;
         }
@@ -225,7 +224,7 @@ impl Rsvp {
         &mut self,
         id: u64,
         request: &SenderRequest,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) -> Result<(), Refused> {
         let (session, mine) = {
             let application = self.application(id)?;
@@ -318,7 +317,7 @@ impl Rsvp {
         &mut self,
         id: u64,
         request: ReserveRequest,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) -> Result<(), Refused> {
         let session = self.application(id)?.session;
         let record = self.sessions.get(session).ok_or(Refused::NoSession)?;
@@ -377,7 +376,7 @@ impl Rsvp {
     }
 
     /// Ends the reservations for senders that an explicit style does not name any more.
-    fn drop_unwanted(&mut self, id: u64, session: Key, resources: &mut Resources) {
+    fn drop_unwanted(&mut self, id: u64, session: Key, resources: &mut dyn Admission) {
         let Some(application) =
             invariant!(self.clients.applications.get(&id), "an application stands while it asks")
         else {
@@ -411,7 +410,7 @@ impl Rsvp {
     }
 
     /// Reserves for those senders of an application's request that are known.
-    pub(in crate::engine) fn apply_reserve(&mut self, id: u64, resources: &mut Resources) {
+    pub(in crate::engine) fn apply_reserve(&mut self, id: u64, resources: &mut dyn Admission) {
         // It may have closed since it was entered in `pending`.
         let Some(application) = self.clients.applications.get(&id) else { return };
         let (session, hop, confirm) = (application.session, application.hop, application.confirm);
@@ -521,7 +520,7 @@ impl Rsvp {
         self.interfaces.address(iif.unwrap_or(Iface::NONE), record.v6)
     }
 
-    fn withdraw_sender(&mut self, id: u64, resources: &mut Resources) -> Result<(), Refused> {
+    fn withdraw_sender(&mut self, id: u64, resources: &mut dyn Admission) -> Result<(), Refused> {
         self.application(id)?;
         let sender = self.clients.applications.get_mut(&id).and_then(|application| application.sender.take());
         let key = sender.ok_or(Refused::NothingToRelease)?;
@@ -529,7 +528,7 @@ impl Rsvp {
         Ok(())
     }
 
-    fn withdraw_reservation(&mut self, id: u64, resources: &mut Resources) -> Result<(), Refused> {
+    fn withdraw_reservation(&mut self, id: u64, resources: &mut dyn Admission) -> Result<(), Refused> {
         let session = self.application(id)?.session;
         let application = self.clients.applications.get_mut(&id).ok_or(Refused::NoSession)?;
         application.asked = false;
@@ -541,7 +540,7 @@ impl Rsvp {
     }
 
     /// Ends the reservations of an application of this node.
-    fn end_local(&mut self, id: u64, session: Key, resources: &mut Resources) {
+    fn end_local(&mut self, id: u64, session: Key, resources: &mut dyn Admission) {
         let Some(hop) = invariant!(
             self.clients.applications.get(&id).map(|one| one.hop),
             "what an application reserved ends before it"
@@ -563,7 +562,7 @@ impl Rsvp {
         self.send_upstream(upstream, session, Tears::Send, None);
     }
 
-    fn close(&mut self, id: u64, resources: &mut Resources) -> Result<(), Refused> {
+    fn close(&mut self, id: u64, resources: &mut dyn Admission) -> Result<(), Refused> {
         let session = self.application(id)?.session;
         let _ = self.withdraw_reservation(id, resources);
         let _ = self.withdraw_sender(id, resources);

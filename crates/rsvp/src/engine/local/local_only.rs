@@ -8,13 +8,12 @@
 use core::net::IpAddr;
 
 use signalbox_core::{Key, invariant};
-use signalbox_resources::Resources;
 
-use crate::engine::Rsvp;
 use crate::engine::interfaces::Iface;
 use crate::engine::io::Refused;
 use crate::engine::merging::Tears;
 use crate::engine::path::{LOCAL, LOCAL_ONLY, Sender, UnexpectedPath};
+use crate::engine::{Admission, Rsvp};
 use crate::wire::Style;
 
 impl Rsvp {
@@ -23,7 +22,7 @@ impl Rsvp {
         &mut self,
         id: u64,
         address: IpAddr,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) -> Result<(), Refused> {
         let session = self.application(id)?.session();
         let record = self.sessions.get(session).ok_or(Refused::NoSession)?;
@@ -41,7 +40,7 @@ impl Rsvp {
         id: u64,
         session: Key,
         iface: Option<Iface>,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) {
         let Some(application) = invariant!(
             self.clients.applications.get_mut(&id),
@@ -85,7 +84,12 @@ impl Rsvp {
 
     /// Creates the Local_Only record of a sender if the application's interface is a branch of its own, and ends it if
     /// it is not any more.
-    pub(in crate::engine) fn update_local_only(&mut self, session: Key, key: Key, resources: &mut Resources) {
+    pub(in crate::engine) fn update_local_only(
+        &mut self,
+        session: Key,
+        key: Key,
+        resources: &mut dyn Admission,
+    ) {
         let iface = self.received_by(session);
         let Some(sender) = self.senders.get(key).filter(|sender| !sender.has(LOCAL | LOCAL_ONLY)) else {
             return;
@@ -114,7 +118,13 @@ impl Rsvp {
         }
     }
 
-    fn open_local_only(&mut self, session: Key, key: Key, from: UnexpectedPath, resources: &mut Resources) {
+    fn open_local_only(
+        &mut self,
+        session: Key,
+        key: Key,
+        from: UnexpectedPath,
+        resources: &mut dyn Admission,
+    ) {
         let Some(filter) = invariant!(
             self.senders.get(key).map(|sender| self.filter_of(sender)),
             "a Local_Only sender is made of one that stands"
@@ -138,7 +148,7 @@ impl Rsvp {
     }
 
     /// Ends what applications reserved for a sender whose data they now receive by another interface.
-    fn leave_local(&mut self, session: Key, key: Key, resources: &mut Resources) {
+    fn leave_local(&mut self, session: Key, key: Key, resources: &mut dyn Admission) {
         if self.sessions.get(session).is_none_or(|one| one.style != Some(Style::Ff)) {
             return;
         }
@@ -152,7 +162,7 @@ impl Rsvp {
         self.send_upstream(upstream, session, Tears::Send, None);
     }
 
-    fn end_local_only(&mut self, session: Key, key: Key, resources: &mut Resources) {
+    fn end_local_only(&mut self, session: Key, key: Key, resources: &mut dyn Admission) {
         self.leave_local(session, key, resources);
         self.end_sender(key, None, resources);
     }

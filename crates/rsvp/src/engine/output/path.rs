@@ -4,19 +4,19 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use signalbox_core::{IfIndex, Key, invariant};
+use signalbox_resources::Available;
 use signalbox_resources::intserv::Path;
-use signalbox_resources::{Available, Resources};
 
 use signalbox_core::traffic::ServiceClass;
 
 use super::closing::Torn;
-use crate::engine::Rsvp;
 use crate::engine::interfaces::Iface;
 use crate::engine::io::RsvpEvent;
 use crate::engine::message_ids::SentState;
 use crate::engine::outbox::Envelope;
 use crate::engine::path::{E_POLICE, HELD, LOCAL, LOCAL_ONLY, NON_RSVP, REPAIR, Sender, UNSENT};
 use crate::engine::receive::Failure;
+use crate::engine::{Admission, Rsvp};
 use crate::wire::{
     Class, ErrorFlags, ErrorSpec, HeaderFlags, LocalService, LocalServices, Message, MessageType, Objects,
     Overrides, RawAdspec, RsvpHop, Writer, attribute,
@@ -319,7 +319,7 @@ impl Rsvp {
     }
 
     /// Asks admission control for the services of all interfaces, if it is time.
-    pub(in crate::engine) fn advertise_in_time(&mut self, resources: &Resources) {
+    pub(in crate::engine) fn advertise_in_time(&mut self, resources: &dyn Admission) {
         if self.now >= self.output.advertised_until {
             self.advertise(resources);
             self.output.advertised_until = self.now + ADVERTISE;
@@ -327,7 +327,7 @@ impl Rsvp {
     }
 
     /// Asks admission control for the services of all interfaces, for the Paths of the next second.
-    pub(in crate::engine) fn advertise(&mut self, resources: &Resources) {
+    pub(in crate::engine) fn advertise(&mut self, resources: &dyn Admission) {
         let mut all = core::mem::take(&mut self.output.advertised);
         all.clear();
         for known in self.interfaces.all() {
@@ -499,7 +499,7 @@ fn copy_path_err(w: &mut Writer<'_>, message: &Message<'_>, error: &ErrorSpec) {
 }
 
 /// Services of an interface from admission control; `None`: no integrated services there.
-fn advertised(resources: &Resources, ifindex: IfIndex, mtu: u32) -> Option<Advertised> {
+fn advertised(resources: &dyn Admission, ifindex: IfIndex, mtu: u32) -> Option<Advertised> {
     let of = |service| resources.available(ifindex, service);
     let (guaranteed, load) = (of(ServiceClass::Guaranteed), of(ServiceClass::ControlledLoad));
     let any = guaranteed.or(load)?;

@@ -4,13 +4,12 @@ use core::time::Duration;
 
 use signalbox_core::stamp::Stamp;
 use signalbox_core::{Key, invariant};
+use signalbox_resources::End;
 use signalbox_resources::intserv::TSpec;
-use signalbox_resources::{End, Resources};
 
 use super::difference::{Change, KnownPath, Part, PreviousHop, Refresh};
 use super::overdue::Pace;
 use super::sender::{E_POLICE, HELD, LOCAL, NON_RSVP, PROTECTED, RESV, Sender};
-use crate::engine::Rsvp;
 use crate::engine::carried::{Carried, Compared, Received, Renewal};
 use crate::engine::interfaces::Iface;
 use crate::engine::io::RsvpEvent;
@@ -18,6 +17,7 @@ use crate::engine::merging::Tears;
 use crate::engine::neighbour::Incoming;
 use crate::engine::receive::Failure;
 use crate::engine::session::{NONE, Refusal};
+use crate::engine::{Admission, Rsvp};
 use crate::wire::{
     Class, ErrorCode, Filter, HEADER_OCTETS, HeaderFlags, Message, MessageType, RawAdspec, RsvpHop, Session,
     Writer, attribute,
@@ -49,7 +49,7 @@ impl Rsvp {
         &mut self,
         incoming: &Incoming<'_>,
         iface: Iface,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) -> Option<Key> {
         let (message, packet) = (&incoming.message, &incoming.packet);
         let hop = message.hop?;
@@ -173,7 +173,7 @@ impl Rsvp {
         key: Key,
         contents: &PathContents<'_>,
         message: &Message<'_>,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) -> Result<Option<Key>, Failure> {
         let Some(known) = self.compare_path(key, contents, message) else { return Ok(None) };
         match known {
@@ -200,7 +200,7 @@ impl Rsvp {
         session: Key,
         key: Key,
         contents: &PathContents<'_>,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) -> Result<(), Failure> {
         if !self.refresh_local_only(session, key, contents, resources) {
             self.store_unexpected(key, contents)?;
@@ -217,7 +217,7 @@ impl Rsvp {
         key: Key,
         contents: &PathContents<'_>,
         Refresh { adspec, police, objects }: Refresh,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) {
         if adspec == Part::New {
             self.store_adspec(key, contents.adspec);
@@ -242,7 +242,7 @@ impl Rsvp {
         key: Key,
         contents: &PathContents<'_>,
         Change { hop, tspec, adspec, objects }: Change,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) -> Result<(), Failure> {
         if adspec == Part::New {
             self.store_adspec(key, contents.adspec);
@@ -328,7 +328,7 @@ impl Rsvp {
         session: Key,
         key: Key,
         contents: &PathContents<'_>,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) -> bool {
         let own = self.for_application(session, key);
         let Some(sender) = self.senders.get(own).filter(|one| own != key && one.iif == contents.iface) else {
@@ -396,7 +396,7 @@ impl Rsvp {
         &mut self,
         message: &Message<'_>,
         iface: Iface,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) {
         let (Some(session), Some(filter), Some(hop)) = (message.session, message.sender, message.hop) else {
             return;

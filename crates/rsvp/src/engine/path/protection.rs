@@ -17,16 +17,15 @@
 
 use signalbox_core::node::{NoRoute, Route, RouteQuery};
 use signalbox_core::{IfIndex, Key, invariant};
-use signalbox_resources::Resources;
 
 use super::arrival::PathContents;
 use super::difference::Part;
 use super::sender::{PROTECTED, STANDBY, Sender, UnexpectedPath};
-use crate::engine::Rsvp;
 use crate::engine::interfaces::Iface;
 use crate::engine::merging::Tears;
 use crate::engine::receive::Failure;
 use crate::engine::session::NONE;
+use crate::engine::{Admission, Rsvp};
 use crate::wire::attribute;
 
 /// The bit that distinguishes lookups of backup routes from those of routes. Slots are not reused so often.
@@ -87,7 +86,7 @@ impl Rsvp {
         &mut self,
         id: u64,
         result: Result<Route, NoRoute>,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) -> bool {
         if id & BACKUP == 0 {
             return false;
@@ -113,7 +112,7 @@ impl Rsvp {
     }
 
     /// Changes the interface of the standby copies.
-    fn set_standby(&mut self, key: Key, first: Iface, standby: Iface, resources: &mut Resources) {
+    fn set_standby(&mut self, key: Key, first: Iface, standby: Iface, resources: &mut dyn Admission) {
         let Some(sender) = invariant!(self.senders.get(key), "a protected sender stands") else { return };
         let Some(session) =
             invariant!(self.sessions.key_of(sender.session), "a protected sender has a session")

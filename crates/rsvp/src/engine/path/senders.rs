@@ -3,15 +3,14 @@
 use signalbox_core::index::KeyedHasher;
 use signalbox_core::slab::Slab;
 use signalbox_core::{Key, invariant};
-use signalbox_resources::Resources;
 use signalbox_resources::intserv::TSpec;
 
 use super::Senders;
 use super::sender::{LOCAL, LOCAL_ONLY, RESV, Sender};
-use crate::engine::Rsvp;
 use crate::engine::interfaces::Iface;
 use crate::engine::message_ids::SentState;
 use crate::engine::session::{Blocked, NONE, Refusal, is_application};
+use crate::engine::{Admission, Rsvp};
 use crate::wire::{self, Filter, Selector};
 
 /// The octets by which a sender is hashed.
@@ -225,7 +224,7 @@ impl Rsvp {
         &mut self,
         key: Key,
         tear: Option<&wire::Message<'_>>,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) {
         let Some(sender) = invariant!(self.senders.get(key), "a sender ends once") else { return };
         let Some(session) =

@@ -5,7 +5,6 @@
 use core::net::IpAddr;
 
 use signalbox_core::{Key, invariant};
-use signalbox_resources::Resources;
 
 use super::arrival::{PathContents, failure};
 use super::overdue::Pace;
@@ -13,18 +12,23 @@ use super::sender::{
     E_POLICE, HELD, LOCAL, LOCAL_ONLY, NON_RSVP, PATH, PROTECTED, REPAIR, RESV, Sender, UNSENT,
     UnexpectedPath,
 };
-use crate::engine::Rsvp;
 use crate::engine::carried::Carried;
 use crate::engine::interfaces::Iface;
 use crate::engine::merging::{AT_ONCE, Tears};
 use crate::engine::receive::Failure;
 use crate::engine::session::{Blocked, Refusal};
+use crate::engine::{Admission, Rsvp};
 use crate::wire::{self, Message, RsvpHop};
 
 impl Rsvp {
     /// Uses the path state from the interface that multicast routing expects, if there is such state. Reservations go
     /// to its previous hop from now on.
-    pub(in crate::engine) fn follow_expected(&mut self, session: Key, key: Key, resources: &mut Resources) {
+    pub(in crate::engine) fn follow_expected(
+        &mut self,
+        session: Key,
+        key: Key,
+        resources: &mut dyn Admission,
+    ) {
         let Some(sender) = self.senders.get(key).filter(|sender| !sender.has(LOCAL)) else { return };
         let Some(extra) = sender.extra.as_ref() else { return };
         let expected = match extra.expected {
@@ -162,7 +166,7 @@ impl Rsvp {
         &mut self,
         key: Key,
         tear: Option<&Message<'_>>,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) {
         self.expire_unexpected(key);
         let Some(sender) = invariant!(self.senders.get(key), "a path ends before its sender") else { return };
@@ -193,7 +197,7 @@ impl Rsvp {
         &mut self,
         session: &wire::Session,
         source: Option<IpAddr>,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) -> (u32, bool) {
         let Some(session) = self.find_session(session) else { return (0, false) };
         let wanted = |sender: &Sender| {
@@ -215,7 +219,13 @@ impl Rsvp {
     }
 
     /// Stored path state takes the place of the state that ended.
-    fn adopt_unexpected(&mut self, session: Key, key: Key, new: UnexpectedPath, resources: &mut Resources) {
+    fn adopt_unexpected(
+        &mut self,
+        session: Key,
+        key: Key,
+        new: UnexpectedPath,
+        resources: &mut dyn Admission,
+    ) {
         self.set_egress(key, &[]);
         self.remove_path_id(key);
         if let Some(record) = self.sessions.get_mut(session) {
@@ -245,7 +255,7 @@ impl Rsvp {
     }
 
     /// Path state for applications only takes the place of the state that ended.
-    fn keep_local_only(&mut self, session: Key, key: Key, own: Key, resources: &mut Resources) {
+    fn keep_local_only(&mut self, session: Key, key: Key, own: Key, resources: &mut dyn Admission) {
         let extra = self.senders.get_mut(key).and_then(|sender| sender.extra.as_mut());
         let (expected, routed, unexpected) = extra.map_or_else(
             || (Iface::NONE, Vec::new(), Vec::new()),

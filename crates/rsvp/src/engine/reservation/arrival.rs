@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use signalbox_core::stamp::{Since, Stamp};
 use signalbox_core::{Key, Time, invariant};
-use signalbox_resources::Resources;
 
 use super::branch::{Request, RequestExtra};
 use super::context::{Accepted, Outcome, ResvContext, Wanted};
@@ -16,7 +15,7 @@ use crate::engine::path::policy_in;
 use crate::engine::receive::Failure;
 use crate::engine::session::{NONE, is_application};
 use crate::engine::shared::Shared;
-use crate::engine::{Rsvp, merging};
+use crate::engine::{Admission, Rsvp, merging};
 use crate::wire::{
     ErrorCode, ErrorFlags, Filter, Flow, FlowSpec, Message, RsvpHop, Scope, Style, TrafficControlValue,
 };
@@ -30,7 +29,7 @@ impl Rsvp {
         &mut self,
         message: &Message<'_>,
         iface: Iface,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) -> Accepted {
         let Some(hop) = message.hop else { return Accepted::default() };
         // The handle names the interface (RFC 2205 §3.3).
@@ -118,23 +117,13 @@ impl Rsvp {
         packed
     }
 
-    fn begin_accepted(&mut self) -> Accepted {
-        let [branches, senders] = core::mem::take(&mut self.branches.accepted);
-        Accepted { branches, senders, partial: false }
-    }
-
-    /// Gives the lists back to the engine.
-    pub(in crate::engine) fn recycle_accepted(&mut self, accepted: Accepted) {
-        for (kept, mut list) in self.branches.accepted.iter_mut().zip([accepted.branches, accepted.senders]) {
-            if list.capacity() > kept.capacity() {
-                list.clear();
-                *kept = list;
-            }
-        }
-    }
-
     /// FF: each flow descriptor succeeds or fails by itself.
-    fn take_each(&mut self, context: &mut ResvContext<'_>, wanted: &Wanted<'_>, resources: &mut Resources) {
+    fn take_each(
+        &mut self,
+        context: &mut ResvContext<'_>,
+        wanted: &Wanted<'_>,
+        resources: &mut dyn Admission,
+    ) {
         let confirm = wanted.confirmation();
         let mut confirmed = Vec::new();
         for flow in context.message.flows() {
@@ -187,7 +176,12 @@ impl Rsvp {
     }
 
     /// SE and WF: one flowspec for all senders.
-    fn take_shared(&mut self, context: &mut ResvContext<'_>, wanted: &Wanted<'_>, resources: &mut Resources) {
+    fn take_shared(
+        &mut self,
+        context: &mut ResvContext<'_>,
+        wanted: &Wanted<'_>,
+        resources: &mut dyn Admission,
+    ) {
         let message = context.message;
         let Some(flow) = message.flows().next() else { return };
         let flowspec = match self.read_flowspec(&flow) {
@@ -259,7 +253,7 @@ impl Rsvp {
         sender: Option<Key>,
         senders: &[Key],
         flowspec: &FlowSpec,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) -> Outcome {
         let branch = self.find_branch(wanted.session, sender, wanted.oif);
         if let Some(key) = branch
@@ -394,7 +388,7 @@ impl Rsvp {
         sender: Option<Key>,
         senders: &[Key],
         flowspec: &FlowSpec,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) -> Outcome {
         let request = Self::request_of((&mut self.shared, self.now), wanted, senders, flowspec);
         let opened = self.open_branch(wanted.session, sender, wanted.oif, request, wanted.style);
@@ -418,7 +412,7 @@ impl Rsvp {
         wanted: &Wanted<'_>,
         senders: &[Key],
         flowspec: &FlowSpec,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) -> Outcome {
         let Some(branch) = invariant!(self.branches.get_mut(key), "an extended branch stands") else {
             return Outcome::Failed(Failure::new(ErrorCode::RSVP_SYSTEM, 0), false);
@@ -447,7 +441,7 @@ impl Rsvp {
         wanted: &Wanted<'_>,
         senders: &[Key],
         flowspec: &FlowSpec,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) -> Outcome {
         let gone = Outcome::Failed(Failure::new(ErrorCode::RSVP_SYSTEM, 0), false);
         let Some(branch) = self.branches.get_mut(key) else { return gone };

@@ -2,14 +2,13 @@
 
 use signalbox_core::slab::Slab;
 use signalbox_core::{Key, invariant};
-use signalbox_resources::Resources;
 
 use super::Branches;
 use super::branch::{Branch, Request};
-use crate::engine::Rsvp;
 use crate::engine::interfaces::Iface;
 use crate::engine::path::Sender;
 use crate::engine::session::{NONE, Refusal};
+use crate::engine::{Admission, Rsvp};
 use crate::wire::Style;
 
 /// Iterator over a list of reservations.
@@ -111,7 +110,7 @@ impl Rsvp {
     }
 
     /// Removes a reservation with all its requests and releases its grant.
-    pub(super) fn remove_branch(&mut self, key: Key, resources: &mut Resources) {
+    pub(super) fn remove_branch(&mut self, key: Key, resources: &mut dyn Admission) {
         self.queue_policing_check(key);
         let Some(branch) = invariant!(self.branches.get(key), "a branch is removed once") else { return };
         let (session, sender, next) = (branch.session, branch.sender, branch.next);

@@ -5,6 +5,7 @@ use core::net::IpAddr;
 use signalbox_core::Key;
 use signalbox_core::stamp::Stamp;
 
+use crate::engine::Rsvp;
 use crate::engine::carried::Received;
 use crate::engine::interfaces::Iface;
 use crate::engine::merging::{Confirm, UpstreamChange};
@@ -101,5 +102,23 @@ impl<'a> ResvContext<'a> {
     /// All filter specs of the message.
     pub(in crate::engine) fn filters(&self) -> Vec<Filter> {
         self.message.flows().filter_map(|flow| flow.filter).collect()
+    }
+}
+
+impl Rsvp {
+    /// Lists for what a Resv reserves.
+    pub(super) fn begin_accepted(&mut self) -> Accepted {
+        let [branches, senders] = core::mem::take(&mut self.branches.accepted);
+        Accepted { branches, senders, partial: false }
+    }
+
+    /// Gives the lists back to the engine.
+    pub(in crate::engine) fn recycle_accepted(&mut self, accepted: Accepted) {
+        for (kept, mut list) in self.branches.accepted.iter_mut().zip([accepted.branches, accepted.senders]) {
+            if list.capacity() > kept.capacity() {
+                list.clear();
+                *kept = list;
+            }
+        }
     }
 }

@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 
 use signalbox_core::stamp::Stamp;
 use signalbox_core::{Key, invariant};
-use signalbox_resources::Resources;
 
 use super::branch::Branch;
 use super::policy;
@@ -20,7 +19,7 @@ use crate::engine::output::{Origin, copy_flows};
 use crate::engine::path::{LOCAL, Sender};
 use crate::engine::receive::Failure;
 use crate::engine::session::{Blockade, Blocked, is_application};
-use crate::engine::{Rsvp, merging};
+use crate::engine::{Admission, Rsvp, merging};
 use crate::wire::{
     self, Class, ErrorCode, ErrorFlags, ErrorSpec, Filter, Flow, FlowSpec, Message, MessageType, RsvpHop,
     Style, UserError,
@@ -207,7 +206,7 @@ impl Rsvp {
         &mut self,
         message: &Message<'_>,
         iface: Iface,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) {
         let (Some(session), Some(hop), Some(error), Some(style)) =
             (message.session, message.hop, message.error, message.style)
@@ -344,7 +343,7 @@ impl Rsvp {
 
     /// Passes a ResvErr on to the next hops whose requests share a sender with it, but not back to where it came from
     /// (RFC 2205 §3.1.8).
-    fn pass_resv_err(&mut self, passed: &PassedError<'_>, iface: Iface, resources: &mut Resources) {
+    fn pass_resv_err(&mut self, passed: &PassedError<'_>, iface: Iface, resources: &mut dyn Admission) {
         let mut branches: Vec<Key> = Vec::new();
         for sender in passed.senders.iter().filter_map(|key| self.senders.get(*key)) {
             for (key, branch) in self.branches_of(sender) {

@@ -2,12 +2,12 @@
 //! reservations at other interfaces change.
 
 use signalbox_core::{Key, invariant};
-use signalbox_resources::{Policing, Resources};
+use signalbox_resources::Policing;
 
 use super::branch::Branch;
 use crate::engine::path::E_POLICE;
 use crate::engine::session::NONE;
-use crate::engine::{Rsvp, merging};
+use crate::engine::{Admission, Rsvp, merging};
 use crate::wire::Style;
 
 /// Reservations that have to be compared with each other again.
@@ -72,7 +72,7 @@ impl Rsvp {
     }
 
     /// Updates the policing flags at admission control.
-    pub(in crate::engine) fn run_policing_checks(&mut self, resources: &mut Resources) {
+    pub(in crate::engine) fn run_policing_checks(&mut self, resources: &mut dyn Admission) {
         while let Some(which) = self.branches.policing_checks.pop() {
             let list = match which {
                 PolicingCheck::Sender(sender) => {

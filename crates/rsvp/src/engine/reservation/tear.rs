@@ -2,11 +2,11 @@
 //! end.
 
 use signalbox_core::{Key, invariant};
-use signalbox_resources::{End, Resources};
+use signalbox_resources::End;
 
-use crate::engine::Rsvp;
 use crate::engine::interfaces::Iface;
 use crate::engine::merging::{Tears, UpstreamChange};
+use crate::engine::{Admission, Rsvp};
 use crate::wire::{Message, RsvpHop, Style};
 
 impl Rsvp {
@@ -15,7 +15,7 @@ impl Rsvp {
         &mut self,
         message: &Message<'_>,
         iface: Iface,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) {
         let (Some(session), Some(hop), Some(style)) = (message.session, message.hop, message.style) else {
             return;
@@ -84,7 +84,7 @@ impl Rsvp {
         branch: Key,
         hop: u32,
         senders: &[Key],
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) -> bool {
         let style = self.sessions.get(session).and_then(|one| one.style);
         let Some(request) = self.branches.get(branch).and_then(|one| one.request(hop)) else { return false };
@@ -111,7 +111,7 @@ impl Rsvp {
     }
 
     /// Removes the request of a next hop. A reservation ends with its last request.
-    pub(in crate::engine) fn remove_request(&mut self, key: Key, hop: u32, resources: &mut Resources) {
+    pub(in crate::engine) fn remove_request(&mut self, key: Key, hop: u32, resources: &mut dyn Admission) {
         self.remove_request_id(key, hop);
         let Some(branch) = invariant!(self.branches.get_mut(key), "a request has its branch") else { return };
         match branch.remove(hop) {
@@ -125,7 +125,7 @@ impl Rsvp {
         &mut self,
         session: Key,
         key: Key,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) {
         let Some(record) = invariant!(self.sessions.get(session), "a sender has its session") else { return };
         let Some(style) = record.style else { return };
@@ -145,7 +145,7 @@ impl Rsvp {
         }
     }
 
-    fn without_sender(&mut self, session: Key, key: Key, egress: &[Iface], resources: &mut Resources) {
+    fn without_sender(&mut self, session: Key, key: Key, egress: &[Iface], resources: &mut dyn Admission) {
         let Some(branch) = self.branches.get(key).filter(|branch| egress.contains(&branch.oif)) else {
             return;
         };
@@ -156,7 +156,7 @@ impl Rsvp {
         }
     }
 
-    fn without_named(&mut self, session: Key, key: Key, sender: Key, resources: &mut Resources) {
+    fn without_named(&mut self, session: Key, key: Key, sender: Key, resources: &mut dyn Admission) {
         let Some(branch) = invariant!(self.branches.get_mut(key), "a shared branch stands") else { return };
         let mut ended: Vec<u32> = Vec::new();
         let mut named = false;

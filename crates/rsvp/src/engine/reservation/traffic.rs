@@ -9,7 +9,6 @@ use signalbox_resources::intserv::{ErrorTerms, Given, TSpec};
 use signalbox_resources::request::GuaranteedRequest;
 use signalbox_resources::{
     Cause, GrantId, GrantRequest, LostWhy, Neighbour, Owner, Proof, Refusal, RequestedBy, Requester,
-    Resources,
 };
 
 use super::branch::{Branch, Request};
@@ -20,7 +19,7 @@ use crate::engine::merging::Tears;
 use crate::engine::path::{LOCAL, Sender, policy_in};
 use crate::engine::receive::Failure;
 use crate::engine::session::{NONE, Session};
-use crate::engine::{PROTOCOL, Rsvp};
+use crate::engine::{Admission, PROTOCOL, Rsvp};
 use crate::wire::{
     AdmissionValue, ErrorCode, ErrorFlags, FlowSpec, Objects, PolicyValue, RawAdspec, RsvpHop, Selector,
     SessionKind, Style, TrafficControlValue, UserError,
@@ -29,7 +28,7 @@ use crate::wire::{
 impl Rsvp {
     /// Asks for the merged requests of a reservation in place of the former grant. Policy and admission control must
     /// both accept, else the former grant stays (RFC 2205 §1.2, §2.5).
-    pub(super) fn install(&mut self, key: Key, resources: &mut Resources) -> Result<(), Failure> {
+    pub(super) fn install(&mut self, key: Key, resources: &mut dyn Admission) -> Result<(), Failure> {
         self.queue_policing_check(key);
         let mut filters = core::mem::take(&mut self.branches.filters);
         filters.clear();
@@ -42,10 +41,7 @@ impl Rsvp {
         }
         let grant = branch.grant();
         let mut ask = self.ask(key, branch, filters)?;
-        let result = match grant {
-            Some(grant) => resources.modify(self.now, grant, &ask),
-            None => resources.admit(self.now, &ask),
-        };
+        let result = resources.request(self.now, grant, &ask);
         self.branches.filters = core::mem::take(&mut ask.filters);
         match result {
             Ok(admitted) => {
@@ -69,7 +65,7 @@ impl Rsvp {
     }
 
     /// A failure with what this node adds to it, until the next input.
-    fn explained(&mut self, refusal: &Refusal, failure: Failure, resources: &Resources) -> Failure {
+    fn explained(&mut self, refusal: &Refusal, failure: Failure, resources: &dyn Admission) -> Failure {
         let lacks = failure.code == ErrorCode::ADMISSION;
         let available = lacks.then_some(refusal.available);
         self.branches.told.push(UserError { available, note: resources.told(refusal) });
@@ -237,7 +233,7 @@ impl Rsvp {
 
     /// Asks again for a reservation whose next hops or senders changed. After a refusal the former grant stays, the
     /// next hops get a ResvErr, and their next request asks again.
-    pub(in crate::engine) fn reinstall(&mut self, key: Key, resources: &mut Resources) {
+    pub(in crate::engine) fn reinstall(&mut self, key: Key, resources: &mut dyn Admission) {
         if self.branches.get(key).is_none() {
             return;
         }
@@ -253,7 +249,12 @@ impl Rsvp {
     }
 
     /// Asks again for all reservations that may be for a sender, because it changed.
-    pub(in crate::engine) fn reinstall_of(&mut self, session: Key, sender: Key, resources: &mut Resources) {
+    pub(in crate::engine) fn reinstall_of(
+        &mut self,
+        session: Key,
+        sender: Key,
+        resources: &mut dyn Admission,
+    ) {
         let Some(record) =
             invariant!(self.senders.get(sender), "a sender stands while its reservations are asked for")
         else {
@@ -288,7 +289,7 @@ impl Rsvp {
         key: Key,
         grant: GrantId,
         why: LostWhy,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) {
         let Some(branch) = self.branches.get_mut(key).filter(|branch| branch.grant() == Some(grant)) else {
             return;

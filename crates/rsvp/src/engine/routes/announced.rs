@@ -8,13 +8,12 @@
 use std::collections::VecDeque;
 
 use signalbox_core::node::{NoRoute, Route, RouteQuery};
-use signalbox_resources::Resources;
 
-use crate::engine::Rsvp;
 use crate::engine::interfaces::Iface;
 use crate::engine::neighbour::{Arrivals, Incoming};
 use crate::engine::packet::IpReceived;
 use crate::engine::path::LOCAL;
+use crate::engine::{Admission, Rsvp};
 
 /// Paths that wait at most. The driver answers lookups before it reads further packets.
 const WAITING: usize = 1024;
@@ -95,7 +94,7 @@ impl Rsvp {
         &mut self,
         id: u64,
         result: Result<Route, NoRoute>,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) -> bool {
         let Some(waiting) = self.routes.announced.take(id) else { return id & BUNDLED != 0 };
         let Waiting { packet, non_rsvp, octets, .. } = waiting;

@@ -6,15 +6,15 @@ use std::collections::VecDeque;
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route, RouteQuery};
 use signalbox_core::stamp::Stamp;
 use signalbox_core::{IfIndex, Key, invariant};
-use signalbox_resources::{End, Resources};
+use signalbox_resources::End;
 
 use super::trees::{Pair, Tree};
-use crate::engine::Rsvp;
 use crate::engine::interfaces::Iface;
 use crate::engine::merging::Tears;
 use crate::engine::message_ids::SentState;
 use crate::engine::path::{LOCAL, LOCAL_ONLY, PATH, PROTECTED, REPAIR, RESOLVING, Sender, UNSENT};
 use crate::engine::session::{NONE, Range};
+use crate::engine::{Admission, Rsvp};
 use crate::wire::{Selector, Style};
 
 /// Senders or sessions that one call checks when routes change. The driver gets control in between.
@@ -112,7 +112,7 @@ impl Rsvp {
         &mut self,
         id: u64,
         result: Result<Route, NoRoute>,
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) {
         if self.on_route_to_sender(id, result, resources) || self.on_backup_route(id, result, resources) {
             return;
@@ -216,7 +216,7 @@ impl Rsvp {
     }
 
     /// Carries changed multicast routes to some of the senders that they concern.
-    pub(in crate::engine) fn follow_trees(&mut self, resources: &mut Resources) {
+    pub(in crate::engine) fn follow_trees(&mut self, resources: &mut dyn Admission) {
         for _ in 0..STEPS {
             let Some((_, index)) = self.routes.trees.follower() else { return };
             if let Some(key) = self.senders.key_of(index) {
@@ -236,7 +236,7 @@ impl Rsvp {
     }
 
     /// Makes a sender follow the multicast route of its pair, if that is known.
-    fn follow_tree(&mut self, key: Key, resources: &mut Resources) {
+    fn follow_tree(&mut self, key: Key, resources: &mut dyn Admission) {
         let Some(sender) = self.senders.get(key).filter(|one| !one.has(LOCAL_ONLY)) else { return };
         let Some(session) =
             invariant!(self.sessions.key_of(sender.session), "a sender that follows a tree has a session")
@@ -257,7 +257,7 @@ impl Rsvp {
     }
 
     /// Computes the egress of a sender from its multicast route: outgoing interfaces and applications of this node.
-    pub(in crate::engine) fn update_egress(&mut self, key: Key, resources: &mut Resources) {
+    pub(in crate::engine) fn update_egress(&mut self, key: Key, resources: &mut dyn Admission) {
         let Some(sender) = invariant!(self.senders.get(key), "a leaving sender stands") else { return };
         let Some(session) =
             invariant!(self.sessions.get_index(sender.session), "an egress is that of a session that stands")
@@ -288,7 +288,7 @@ impl Rsvp {
     }
 
     /// Changes the egress of a sender's data.
-    fn apply_egress(&mut self, key: Key, egress: &[Iface], resources: &mut Resources) {
+    fn apply_egress(&mut self, key: Key, egress: &[Iface], resources: &mut dyn Admission) {
         let Some(sender) = invariant!(self.senders.get(key), "a rerouted sender stands") else { return };
         let Some(session) =
             invariant!(self.sessions.key_of(sender.session), "an egress changes of a session that stands")
@@ -335,7 +335,7 @@ impl Rsvp {
         session: Key,
         key: Key,
         before: &[Iface],
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) {
         let Some(sender) = invariant!(self.senders.get(key), "a sender that left stands") else { return };
         let left: Vec<Key> = self
@@ -366,7 +366,7 @@ impl Rsvp {
         session: Key,
         key: Key,
         before: &[Iface],
-        resources: &mut Resources,
+        resources: &mut dyn Admission,
     ) {
         if self.sessions.get(session).is_some_and(|one| one.style != Some(Style::Ff)) {
             return self.reinstall_of(session, key, resources);
