@@ -4,6 +4,7 @@ use signalbox_core::{SessionChange, Time};
 use signalbox_gist::engine::{ChannelId, PeerChange};
 use signalbox_resources::{Decision, GrantId};
 
+use crate::composition::{Composition, Place};
 use crate::node::Node;
 use crate::protocols::ProtocolId;
 
@@ -33,10 +34,12 @@ impl Node {
     /// Starts or ends the watch of changes. They cost one comparison each without a watch.
     pub fn watch(&mut self, on: bool) {
         self.resources.changes().watch(on);
-        for changes in self.protocols.iter_mut().filter_map(|protocol| protocol.changes()) {
-            changes.watch(on);
-        }
-        if let Some(gist) = self.protocols.gist_mut() {
+        self.protocols.each(|protocol| {
+            if let Some(changes) = protocol.changes() {
+                changes.watch(on);
+            }
+        });
+        if let Some(gist) = &mut self.protocols.gist {
             gist.engine.peer_changes().watch(on);
             gist.engine.association_changes().watch(on);
         }
@@ -47,7 +50,7 @@ impl Node {
         if let Some(grant) = self.resources.changes().take() {
             return Some(Change::Reservation(grant));
         }
-        if let Some(gist) = self.protocols.gist_mut() {
+        if let Some(gist) = &mut self.protocols.gist {
             if let Some(peer) = gist.engine.peer_changes().take() {
                 return Some(Change::Peer(peer));
             }
@@ -56,21 +59,23 @@ impl Node {
             }
         }
         ProtocolId::ALL.iter().find_map(|id| {
-            let change = self.protocols.get_mut(*id)?.changes()?.take()?;
+            let change = self.protocols.get_mut(id.place())?.changes()?.take()?;
             Some(Change::Session(*id, change))
         })
     }
 
     /// The number of changes that were lost since the last call, because they were not taken.
     pub fn changes_lost(&mut self) -> u64 {
-        let protocols = self.protocols.iter_mut().filter_map(|protocol| protocol.changes());
-        let lost: u64 = protocols.map(|changes| changes.take_lost()).sum();
-        let gist = self.protocols.gist_mut().map_or(0, |gist| {
+        let mut lost = 0;
+        self.protocols.each(|protocol| lost += protocol.changes().map_or(0, |changes| changes.take_lost()));
+        let gist = self.protocols.gist.as_mut().map_or(0, |gist| {
             gist.engine.peer_changes().take_lost() + gist.engine.association_changes().take_lost()
         });
         lost + gist + self.resources.changes().take_lost()
     }
+}
 
+impl<P: Composition> Node<P> {
     /// Starts or ends the record of what becomes of requests. Without it a decision costs one comparison.
     pub fn record_decisions(&mut self, on: bool) {
         self.resources.record_decisions(on);
@@ -80,10 +85,12 @@ impl Node {
     /// `take`. It walks over all state, so it is for a node that ends.
     pub fn record_stop(&mut self, now: Time, kept: Kept, mut take: impl FnMut(Decision)) {
         self.resources.begin(now);
-        for id in ProtocolId::ALL.iter().copied() {
+        for protocol in Place::all() {
             let mut place = Some(0);
             while let Some(from) = place.take() {
-                self.one(id, |protocol, cx| place = protocol.record_stop(cx, from, kept.pinholes));
+                self.one(protocol, |protocol, cx| {
+                    place = protocol.restart().and_then(|one| one.record_stop(cx, from, kept.pinholes));
+                });
                 while let Some(decision) = self.resources.next_decision() {
                     take(decision);
                 }

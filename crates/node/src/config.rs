@@ -2,7 +2,9 @@
 
 use signalbox_core::{Entry, EntryRequest, NslpId};
 
-use crate::protocols::{Config, GistConfig, ProtocolId};
+use crate::composition::Place;
+use crate::protocol::{Composed, Needs};
+use crate::protocols::{Config, GistConfig};
 
 impl Default for Config {
     /// GIST and Ping with their defaults, started in 1970.
@@ -16,16 +18,16 @@ impl Default for Config {
 pub enum ConfigError {
     /// A signaling application without GIST below it.
     #[error("{0} is a signaling application of GIST: configure gist, or leave {0} out")]
-    NeedsGist(ProtocolId),
+    NeedsGist(&'static str),
     /// Two signaling applications with one number.
     #[error("NSLPID {} is that of {first} and of {second}: take another for one of them", .nslp.0)]
     NslpInUse {
         /// The number.
         nslp: NslpId,
         /// Whose it is.
-        first: ProtocolId,
+        first: &'static str,
         /// Who claims it too.
-        second: ProtocolId,
+        second: &'static str,
     },
     /// Two protocols with one port of entry.
     #[error("{first} and {second} both receive packets by {entry:?}: leave one of them out")]
@@ -33,9 +35,9 @@ pub enum ConfigError {
         /// The port of entry.
         entry: Entry,
         /// The protocol that has it.
-        first: ProtocolId,
+        first: &'static str,
         /// The protocol that needs it too.
-        second: ProtocolId,
+        second: &'static str,
     },
     /// Two protocols with one port for streams.
     #[error("{first} and {second} both listen at port {port}: take another for one of them")]
@@ -43,9 +45,9 @@ pub enum ConfigError {
         /// The port.
         port: u16,
         /// The protocol that has it.
-        first: ProtocolId,
+        first: &'static str,
         /// The protocol that needs it too.
-        second: ProtocolId,
+        second: &'static str,
     },
     /// GIST's settings.
     #[error(transparent)]
@@ -86,17 +88,60 @@ pub enum ConfigError {
     /// A limit of channels is out of its range.
     #[error("channels.{0}: at least {1}")]
     Channels(&'static str, &'static str),
+    /// Settings of a protocol of another crate, in its words.
+    #[error("{0}")]
+    Other(String),
 }
 
-impl Config {
-    /// The ports of entry that a driver opens for a node with these settings.
-    #[must_use]
-    pub fn entries(&self) -> Vec<EntryRequest> {
+/// A protocol that runs, with what it needs.
+#[derive(Debug)]
+pub(crate) struct Member {
+    place: Place,
+    name: &'static str,
+    needs: Needs,
+    /// What is wrong with its settings.
+    wrong: Option<ConfigError>,
+}
+
+impl Member {
+    /// A protocol with these settings.
+    pub(crate) fn new<P: Composed>(place: Place, config: &P::Config) -> Self {
+        Self { place, name: P::NAME, needs: P::needs(config), wrong: P::validate(config).err() }
+    }
+}
+
+/// The protocols that a node runs.
+#[derive(Debug)]
+pub(crate) struct Members(Vec<Member>);
+
+impl FromIterator<Member> for Members {
+    fn from_iter<I: IntoIterator<Item = Member>>(members: I) -> Self {
+        Self(members.into_iter().collect())
+    }
+}
+
+impl Members {
+    /// Adds the last one, if there is one.
+    pub(crate) fn extend(&mut self, last: Option<Member>) {
+        self.0.extend(last);
+    }
+
+    /// Their places.
+    pub(crate) fn places(&self) -> impl Iterator<Item = Place> {
+        self.0.iter().map(|one| one.place)
+    }
+
+    fn requests(&self) -> impl Iterator<Item = (&Member, &EntryRequest)> {
+        self.0.iter().flat_map(|one| one.needs.entries.iter().map(move |request| (one, request)))
+    }
+
+    /// The ports of entry that a driver opens for them.
+    pub(crate) fn entries(&self) -> Vec<EntryRequest> {
         let mut entries: Vec<EntryRequest> = Vec::new();
-        for (_, request) in self.entries_of_each() {
+        for (_, request) in self.requests() {
             match entries.iter_mut().find(|one| one.entry == request.entry) {
-                Some(one) => one.join(request),
-                None => entries.push(request),
+                Some(one) => one.join(request.clone()),
+                None => entries.push(request.clone()),
             }
         }
         entries
@@ -104,10 +149,76 @@ impl Config {
 
     /// The ports of entry with the protocols that need them. Protocols that share an entry come before the one that they
     /// share it with.
-    pub(crate) fn owners(&self) -> Vec<(Entry, ProtocolId)> {
-        let (shared, whole): (Vec<_>, Vec<_>) =
-            self.entries_of_each().into_iter().partition(|(_, request)| request.shared);
-        shared.into_iter().chain(whole).map(|(protocol, request)| (request.entry, protocol)).collect()
+    pub(crate) fn owners(&self) -> Vec<(Entry, Place)> {
+        let (shared, whole): (Vec<_>, Vec<_>) = self.requests().partition(|(_, request)| request.shared);
+        shared.into_iter().chain(whole).map(|(one, request)| (request.entry, one.place)).collect()
+    }
+
+    /// The numbers of signaling applications that they claim.
+    pub(crate) fn applications(&self) -> Vec<(Place, NslpId)> {
+        let of =
+            |one: &Member| one.needs.applications.iter().map(|nslp| (one.place, *nslp)).collect::<Vec<_>>();
+        self.0.iter().flat_map(of).collect()
+    }
+
+    /// The ports at which they listen, for datagrams and streams.
+    pub(crate) fn ports(&self) -> Vec<u16> {
+        let mut ports: Vec<u16> = self.0.iter().flat_map(|one| one.needs.ports.iter().copied()).collect();
+        ports.extend(self.entries().iter().filter_map(|request| match request.entry {
+            Entry::Udp(port) if request.receive => Some(port),
+            _ => None,
+        }));
+        ports
+    }
+
+    /// Checks the settings of each, and of admission control, that no two of them need the same, and that signaling applications have
+    /// GIST below them.
+    pub(crate) fn validated(&self, resources: &signalbox_resources::Config) -> Result<(), ConfigError> {
+        if let Some(wrong) = self.0.iter().find_map(|one| one.wrong.clone()) {
+            return Err(wrong);
+        }
+        resources.validated()?;
+        let requests: Vec<_> = self.requests().collect();
+        for (at, (second, request)) in requests.iter().enumerate() {
+            let entry = request.entry;
+            let taken = |taken: &EntryRequest| taken.entry == entry && taken.shared == request.shared;
+            if let Some((first, _)) = requests.iter().take(at).find(|(_, other)| taken(other)) {
+                return Err(ConfigError::EntryInUse { entry, first: first.name, second: second.name });
+            }
+        }
+        for (at, second) in self.0.iter().enumerate() {
+            for first in self.0.iter().take(at) {
+                if let Some(port) = second.needs.ports.iter().find(|port| first.needs.ports.contains(port)) {
+                    return Err(ConfigError::PortInUse {
+                        port: *port,
+                        first: first.name,
+                        second: second.name,
+                    });
+                }
+            }
+        }
+        let has_gist = self.places().any(|place| place == Place::GIST);
+        let mut claimed: Vec<(&'static str, NslpId)> = Vec::new();
+        for second in &self.0 {
+            for nslp in &second.needs.applications {
+                if !has_gist {
+                    return Err(ConfigError::NeedsGist(second.name));
+                }
+                if let Some((first, _)) = claimed.iter().find(|(_, taken)| taken == nslp) {
+                    return Err(ConfigError::NslpInUse { nslp: *nslp, first, second: second.name });
+                }
+                claimed.push((second.name, *nslp));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Config {
+    /// The ports of entry that a driver opens for a node with these settings.
+    #[must_use]
+    pub fn entries(&self) -> Vec<EntryRequest> {
+        self.members().entries()
     }
 
     /// Checks every range; keys and certificates are read by [`Node::new`](crate::Node::new).
@@ -115,39 +226,14 @@ impl Config {
     /// # Errors
     /// The first setting that is out of its range, and the range.
     pub fn validated(&self) -> Result<(), ConfigError> {
-        self.validate_each()?;
-        self.resources.validated()?;
-        let entries = self.entries_of_each();
-        for (at, (second, request)) in entries.iter().enumerate() {
-            let entry = request.entry;
-            let taken = |taken: &EntryRequest| taken.entry == entry && taken.shared == request.shared;
-            if let Some((first, _)) = entries.iter().take(at).find(|(_, other)| taken(other)) {
-                return Err(ConfigError::EntryInUse { entry, first: *first, second: *second });
-            }
-        }
-        let ports = self.ports_of_each();
-        for (at, (second, port)) in ports.iter().enumerate() {
-            let other = ports.iter().take(at).find(|(first, taken)| first != second && taken == port);
-            if let Some((first, _)) = other {
-                return Err(ConfigError::PortInUse { port: *port, first: *first, second: *second });
-            }
-        }
-        let claims = self.claims();
-        for (at, (second, nslp)) in claims.iter().enumerate() {
-            if self.gist.is_none() {
-                return Err(ConfigError::NeedsGist(*second));
-            }
-            if let Some((first, _)) = claims.iter().take(at).find(|(_, taken)| taken == nslp) {
-                return Err(ConfigError::NslpInUse { nslp: *nslp, first: *first, second: *second });
-            }
-        }
-        Ok(())
+        self.members().validated(&self.resources)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocols::ProtocolId;
 
     fn error(change: impl FnOnce(&mut Config)) -> String {
         let mut config = Config::default();
@@ -194,8 +280,8 @@ mod tests {
         let alone = Config { gist_nat, ..Config::empty() }.entries();
         assert_eq!(joined.intercept.len(), 1 + alone[0].intercept.len());
         assert_eq!((joined.untracked.as_slice(), joined.shared), (&alone[0].untracked[..], false));
-        let first = both.owners().first().map(|(_, protocol)| *protocol);
-        assert_eq!(first, Some(ProtocolId::GistNat), "it is asked first");
+        let first = both.members().owners().first().map(|(_, place)| *place);
+        assert_eq!(first, Some(ProtocolId::GistNat.place()), "it is asked first");
     }
 
     /// GIST and CASP share the raw socket of SCTP, but no port.

@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 
 use signalbox_core::node::Output;
 
-use crate::protocols::{Event, ProtocolId};
+use crate::composition::Place;
 
 /// The protocols that follow the route of each group and source. Each protocol limits the routes that it follows.
 #[derive(Debug, Default)]
-pub(crate) struct Followers(BTreeMap<(IpAddr, IpAddr), Vec<ProtocolId>>);
+pub(crate) struct Followers(BTreeMap<(IpAddr, IpAddr), Vec<Place>>);
 
 impl Followers {
     /// Notes what an output of a protocol does. If another protocol still follows a route, the end of the reports becomes
     /// another lookup, whose answer changes nothing for it.
-    pub(crate) fn note(&mut self, protocol: ProtocolId, output: &mut Output<'_, Event>) {
+    pub(crate) fn note<E>(&mut self, protocol: Place, output: &mut Output<'_, E>) {
         if let Output::MulticastLookup { group, source } = *output {
             let followers = self.0.entry((group, source)).or_default();
             if !followers.contains(&protocol) {
@@ -36,13 +36,14 @@ impl Followers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocols::ProtocolId;
 
     #[test]
     fn reports_end_with_the_last_protocol() {
         let (group, source) = ("232.1.1.1".parse().unwrap(), "192.0.2.1".parse().unwrap());
         let mut followers = Followers::default();
         let mut give = |protocol, ends: bool| {
-            let mut output = if ends {
+            let mut output: Output<'_, ()> = if ends {
                 Output::MulticastRelease { group, source }
             } else {
                 Output::MulticastLookup { group, source }
@@ -50,11 +51,13 @@ mod tests {
             followers.note(protocol, &mut output);
             matches!(output, Output::MulticastRelease { .. })
         };
-        for protocol in [ProtocolId::Rsvp, ProtocolId::Boomerang, ProtocolId::Boomerang] {
+        for protocol in
+            [ProtocolId::Rsvp.place(), ProtocolId::Boomerang.place(), ProtocolId::Boomerang.place()]
+        {
             assert!(!give(protocol, false));
         }
-        assert!(!give(ProtocolId::Boomerang, true), "RSVP follows it");
-        assert!(give(ProtocolId::Rsvp, true));
+        assert!(!give(ProtocolId::Boomerang.place(), true), "RSVP follows it");
+        assert!(give(ProtocolId::Rsvp.place(), true));
         assert!(followers.0.is_empty());
     }
 }

@@ -1,6 +1,7 @@
 //! A node: the protocols of the suite behind one contract, that of [`signalbox_core::node`]. It does no I/O.
 //!
-//! Each protocol is a module below `protocols/` and a line of the table in `protocols/mod.rs`; any subset of them runs.
+//! Each protocol of the suite is a module below `protocols/`; any subset of them runs. A protocol of another crate runs
+//! [beside](Beside) them, or alone ([`protocol`]).
 //! [`Node`] gives the driver's inputs to the protocols, and passes requests and indications between GIST and its
 //! signaling applications until there are none. The outputs that remain are the driver's: packets, streams, route
 //! lookups, reservations in the kernel, and events for users.
@@ -47,11 +48,12 @@
 
 mod changes;
 mod channels;
+mod composition;
 mod config;
 pub mod fuzz;
 mod groups;
 mod node;
-mod protocol;
+pub mod protocol;
 mod protocols;
 mod routes;
 mod streams;
@@ -59,12 +61,13 @@ mod view;
 
 pub use changes::{Change, Kept};
 pub use channels::{ChannelConfig, Credentials, Tls};
+pub use composition::{Beside, BesideCommand, BesideEvent, Composition, Place};
 pub use config::ConfigError;
 pub use node::Node;
 pub use protocol::Size;
 pub use protocols::{
     ApplicationCommand, ApplicationEvent, ApplicationView, Command, Config, Event, GistConfig, ProtocolId,
-    RegisterError,
+    RegisterError, Suite,
 };
 
 /// The types of GIST that users of this crate need.

@@ -12,10 +12,13 @@ use signalbox_core::traffic::{Reservation, ReservationId};
 use signalbox_core::{Entry, EntryRequest, NslpId, Time};
 use signalbox_resources::{ResourceOutput, Resources};
 
-use crate::config::ConfigError;
+use crate::composition::{Beside, Composition, Place};
+use crate::config::{ConfigError, Member};
 use crate::groups::Followers;
-use crate::protocol::{Context, GrantInput, MulticastRoute, Next, Protocol, StreamInput};
-use crate::protocols::{Command, Config, Event, Instances, ProtocolId};
+use crate::protocol::{
+    self, Composed, Context, GrantInput, MulticastRoute, Next, Protocol, Setup, StreamInput,
+};
+use crate::protocols::{Command, Config, Event, Suite};
 use crate::routes::Lookups;
 use crate::streams::Streams;
 
@@ -26,17 +29,17 @@ const EXCHANGES: u32 = 10_000;
 /// Packets that are prepared together.
 const PREPARED: usize = 16;
 
-/// A node: the protocols of the suite behind the contract of [`signalbox_core::node`].
+/// A node: protocols behind the contract of [`signalbox_core::node`]. Without another word they are those of the suite.
 #[derive(Debug)]
-pub struct Node {
-    pub(crate) protocols: Instances,
+pub struct Node<P: Composition = Suite> {
+    pub(crate) protocols: P,
     pub(crate) resources: Resources,
     /// Which protocol is the signaling application of a number.
-    pub(crate) applications: Vec<(ProtocolId, NslpId)>,
+    pub(crate) applications: Vec<(Place, NslpId)>,
     /// The ports of entry.
     entries: Vec<EntryRequest>,
     /// The protocols that need them. One that shares an entry comes first.
-    owners: Vec<(Entry, ProtocolId)>,
+    owners: Vec<(Entry, Place)>,
     lookups: Lookups,
     /// Who follows which multicast route.
     followers: Followers,
@@ -44,7 +47,7 @@ pub struct Node {
     /// Streams of peers to be reset, because no protocol has them.
     refused: VecDeque<StreamId>,
     /// Events of commands to protocols that the node does not run.
-    events: VecDeque<Event>,
+    events: VecDeque<P::Event>,
     pub(crate) now: Time,
     /// Exchanges left for this input.
     budget: u32,
@@ -65,21 +68,59 @@ impl Node {
     /// # Errors
     /// A setting that [`Config::validated`] refuses, and keys or certificates that cannot be used.
     pub fn new(config: Config, seed: [u8; 32]) -> Result<Self, ConfigError> {
-        config.validated()?;
-        let wall_clock_us = config.wall_clock_us;
-        let applications = config.claims();
-        let (entries, owners) = (config.entries(), config.owners());
-        let (mut protocols, resources, mut rng) = Instances::new(config, Random::new(seed))?;
-        if let Some(gist) = protocols.get_mut(ProtocolId::Gist) {
-            applications.iter().for_each(|(_, nslp)| gist.register(*nslp));
-        }
-        let resources = Resources::new(resources, wall_clock_us, rng.array())?;
+        Self::compose(config, None, seed, |suite, _| Ok(suite))
+    }
+}
+
+impl<P: Composed> Node<Beside<P>> {
+    /// A node that runs a protocol of another crate with the settings `own`, beside those of the suite that have settings. The suite
+    /// draws the random numbers that it draws without it. See [`Node::new`] for `seed`.
+    ///
+    /// # Errors
+    /// A setting that [`Config::validated`] or the protocol refuses, and a port of entry, a port or a number of a signaling application
+    /// that two of the protocols need.
+    pub fn beside(config: Config, own: P::Config, seed: [u8; 32]) -> Result<Self, ConfigError> {
+        let member = Member::new::<P>(Place::BESIDE, &own);
+        Self::compose(config, Some(member), seed, |suite, setup| {
+            Ok(Beside { suite, own: P::new(own, setup)? })
+        })
+    }
+
+    /// The protocol of the other crate, read only.
+    #[must_use]
+    pub const fn own(&self) -> &P {
+        &self.protocols.own
+    }
+}
+
+impl<P: Composition> Node<P> {
+    /// Makes the suite, admission control, and what else the node runs.
+    fn compose(
+        mut config: Config,
+        beside: Option<Member>,
+        seed: [u8; 32],
+        make: impl FnOnce(Suite, &mut Setup) -> Result<P, ConfigError>,
+    ) -> Result<Self, ConfigError> {
+        let mut members = config.members();
+        members.extend(beside);
+        members.validated(&config.resources)?;
+        let applications = members.applications();
+        let mut setup = Setup {
+            wall_clock_us: config.wall_clock_us,
+            slowest_link: config.resources.slowest_link().unwrap_or(0),
+            applications: applications.iter().map(|(_, nslp)| *nslp).collect(),
+            ports: members.ports(),
+            rng: Random::new(seed),
+        };
+        let resources = core::mem::take(&mut config.resources);
+        let suite = Suite::new(config, &mut setup)?;
+        let resources = Resources::new(resources, setup.wall_clock_us, setup.rng.array())?;
         Ok(Self {
-            protocols,
+            protocols: make(suite, &mut setup)?,
             resources,
             applications,
-            entries,
-            owners,
+            entries: members.entries(),
+            owners: members.owners(),
             lookups: Lookups::default(),
             followers: Followers::default(),
             streams: Streams::default(),
@@ -92,17 +133,23 @@ impl Node {
     }
 
     /// Gives an input to each protocol.
-    fn each(&mut self, mut give: impl FnMut(&mut dyn Protocol, &mut Context<'_>)) {
+    fn each<'a>(&mut self, input: impl Fn() -> protocol::Input<'a>) {
         let mut cx = Context { now: self.now, resources: &mut self.resources };
-        for protocol in self.protocols.iter_mut() {
-            give(protocol, &mut cx);
+        self.protocols.each(|protocol| protocol.handle(&mut cx, input()));
+    }
+
+    /// Lets one protocol do something, if the node runs it.
+    pub(crate) fn one(&mut self, id: Place, give: impl FnOnce(&mut dyn Protocol, &mut Context<'_>)) {
+        if let Some(protocol) = self.protocols.get_mut(id) {
+            give(protocol, &mut Context { now: self.now, resources: &mut self.resources });
         }
     }
 
     /// Gives an input to one protocol, if the node runs it.
-    pub(crate) fn one(&mut self, id: ProtocolId, give: impl FnOnce(&mut dyn Protocol, &mut Context<'_>)) {
+    #[inline]
+    fn to(&mut self, id: Place, input: protocol::Input<'_>) {
         if let Some(protocol) = self.protocols.get_mut(id) {
-            give(protocol, &mut Context { now: self.now, resources: &mut self.resources });
+            protocol.handle(&mut Context { now: self.now, resources: &mut self.resources }, input);
         }
     }
 
@@ -123,22 +170,21 @@ impl Node {
                 }
             };
             tracing::debug!(?owner, ?input, "admission control took from a grant");
-            let mut cx = Context { now: self.now, resources: &mut self.resources };
-            let mut protocols = self.protocols.iter_mut();
-            if let Some(protocol) = protocols.find(|one| one.reserver() == Some(owner.protocol)) {
-                protocol.grant(&mut cx, input);
+            let owns = |one: &dyn Protocol| one.owners().reserver == Some(owner.protocol);
+            if let Some(place) = self.protocols.find(owns) {
+                self.to(place, protocol::Input::Grant(input));
             }
         }
     }
 
     /// The first protocol that has an output, and who takes it.
-    fn next(&mut self) -> Option<(ProtocolId, Next)> {
+    fn next(&mut self) -> Option<(Place, Next)> {
         let mut cx = Context { now: self.now, resources: &mut self.resources };
         self.protocols.next(&mut cx)
     }
 
     /// An output of a protocol for the driver.
-    fn output(&mut self, id: ProtocolId) -> Option<Output<'_, Event>> {
+    fn output(&mut self, id: Place) -> Option<Output<'_, P::Event>> {
         let mut output = self.protocols.poll(id, self.lookups.of(id));
         // It stays where it is: outputs are large.
         if let Some(output) = &mut output {
@@ -149,19 +195,19 @@ impl Node {
     }
 
     /// Gives an output of one protocol to another: a request to GIST, or an indication of GIST to an application.
-    fn exchange(&mut self, from: ProtocolId, to: ProtocolId) {
+    fn exchange(&mut self, from: Place, to: Place) {
         self.budget -= 1;
-        tracing::trace!(%from, %to, "message between protocols");
+        tracing::trace!(from = P::name(from), to = P::name(to), "message between protocols");
         self.protocols.pass(&mut Context { now: self.now, resources: &mut self.resources }, from, to);
     }
 
     /// The protocols that need a port of entry.
-    fn owners(&self, entry: Entry) -> impl Iterator<Item = ProtocolId> {
+    fn owners(&self, entry: Entry) -> impl Iterator<Item = Place> {
         self.owners.iter().filter(move |(own, _)| *own == entry).map(|(_, protocol)| *protocol)
     }
 
     /// The protocol that takes a packet: the last one that needs the port of entry, unless one that shares it wants the packet.
-    fn taker(&mut self, packet: &Received<'_>) -> Option<ProtocolId> {
+    fn taker(&mut self, packet: &Received<'_>) -> Option<Place> {
         let mut owners = self.owners(packet.entry);
         let (first, last) = (owners.next()?, owners.last());
         let Some(last) = last else { return Some(first) };
@@ -172,7 +218,7 @@ impl Node {
 
     fn packet(&mut self, packet: Received<'_>) {
         match self.taker(&packet) {
-            Some(owner) => self.one(owner, |protocol, cx| protocol.packet(cx, packet)),
+            Some(owner) => self.to(owner, protocol::Input::Packet(packet)),
             None => {
                 tracing::debug!(entry = ?packet.entry, reason = "no protocol needs the entry", "packet discarded")
             }
@@ -184,7 +230,7 @@ impl Node {
     ///
     /// The octets are those of a UDP payload, or of a packet of IP as the driver received it.
     pub fn prepare<'a>(&self, packets: &mut impl Iterator<Item = (Entry, &'a [u8])>) -> usize {
-        if !self.protocols.iter().any(Protocol::is_large) {
+        if !self.protocols.iter().any(|one| one.prepare(&[])) {
             return usize::MAX;
         }
         let mut group = [(Entry::Udp(0), [].as_slice()); PREPARED];
@@ -194,7 +240,9 @@ impl Node {
             count += 1;
         }
         let group = group.get(..count).unwrap_or_default();
-        self.protocols.iter().filter(|one| one.is_large()).for_each(|one| one.prepare(group));
+        for protocol in self.protocols.iter() {
+            protocol.prepare(group);
+        }
         count.max(1)
     }
 
@@ -207,7 +255,7 @@ impl Node {
                 "event of a stream discarded"
             );
         };
-        self.one(owner, |protocol, cx| protocol.stream(cx, input(stream)));
+        self.to(owner, protocol::Input::Stream(input(stream)));
     }
 
     /// A peer opened a stream. It belongs to the protocol that listens at the port.
@@ -216,9 +264,10 @@ impl Node {
             return tracing::debug!(stream = stream.0, reason = "not a new even number", "stream discarded");
         }
         match self.streams.accept(stream, kind, local.port()) {
-            Some(owner) => self.one(owner, |protocol, cx| {
-                protocol.stream(cx, StreamInput::Accepted { stream, kind, local, peer });
-            }),
+            Some(owner) => {
+                let input = StreamInput::Accepted { stream, kind, local, peer };
+                self.to(owner, protocol::Input::Stream(input));
+            }
             None => {
                 tracing::debug!(stream = stream.0, %peer, reason = "no protocol listens at the port", "stream reset");
                 self.refused.push_back(stream);
@@ -227,11 +276,9 @@ impl Node {
     }
 
     /// Gives an answer of the kernel to the protocol that asked.
-    fn opener(&mut self, id: PinholeId, give: impl FnOnce(&mut dyn Protocol, &mut Context<'_>)) {
-        let mut cx = Context { now: self.now, resources: &mut self.resources };
-        let mut protocols = self.protocols.iter_mut();
-        match protocols.find(|one| one.opener() == Some(id.owner)) {
-            Some(protocol) => give(protocol, &mut cx),
+    fn opener(&mut self, id: PinholeId, input: protocol::Input<'_>) {
+        match self.protocols.find(|one| one.owners().opener == Some(id.owner)) {
+            Some(place) => self.to(place, input),
             None => tracing::debug!(%id, reason = "no protocol has it", "answer of the kernel discarded"),
         }
     }
@@ -241,10 +288,11 @@ impl Node {
     #[must_use]
     pub fn hand_over(&self, now: Time) -> Vec<u8> {
         let mut octets = Vec::new();
-        for (id, protocol) in self.protocols.named() {
+        for (place, protocol) in self.protocols.named() {
+            let Some(restart) = protocol.restart() else { continue };
             let mut entries = Entries::default();
-            protocol.hand_over(now, &mut entries);
-            handover::write_part(&mut octets, id.name(), &entries);
+            restart.hand_over(now, &mut entries);
+            handover::write_part(&mut octets, P::name(place), &entries);
         }
         octets
     }
@@ -253,62 +301,59 @@ impl Node {
     /// of this one.
     #[must_use]
     pub fn leaves(&self, id: PinholeId) -> bool {
-        self.protocols.iter().any(|one| one.opener() == Some(id.owner) && one.leaves(id))
+        let mut owners = self.protocols.iter().filter(|one| one.owners().opener == Some(id.owner));
+        owners.any(|one| one.restart().is_some_and(|restart| restart.leaves(id)))
     }
 
     /// Gives each protocol what its predecessor wrote.
     fn take_over(&mut self, octets: &[u8]) {
         for (name, entries) in handover::parts(octets) {
-            if let Some(id) = ProtocolId::ALL.iter().find(|id| id.name() == name) {
-                self.one(*id, |protocol, cx| protocol.take_over(cx, entries));
+            if let Some(place) = P::names().position(|one| one == name) {
+                self.to(Place::nth(place), protocol::Input::Handover(entries));
             }
         }
     }
 
     /// The protocol inside of the node that is the signaling application of a number.
-    fn application(&self, nslp: NslpId) -> Option<ProtocolId> {
+    fn application(&self, nslp: NslpId) -> Option<Place> {
         self.applications.iter().find(|(_, own)| *own == nslp).map(|(protocol, _)| *protocol)
     }
-}
 
-impl NodeEngine for Node {
-    type Command = Command;
-    type Event = Event;
-
-    fn handle(&mut self, now: Time, input: Input<'_, Command>) {
+    /// Takes an input of the driver.
+    fn take(&mut self, now: Time, input: Input<'_, P::Command>) {
         self.now = now;
         self.budget = EXCHANGES;
         self.resources.begin(now);
         match input {
-            Input::Timer => self.each(|protocol, cx| protocol.timer(cx)),
+            Input::Timer => self.each(|| protocol::Input::Timer),
             Input::Interfaces(interfaces) => {
                 self.resources.interfaces(interfaces);
-                self.each(|protocol, cx| protocol.interfaces(cx, interfaces));
+                self.each(|| protocol::Input::Interfaces(interfaces));
             }
             Input::Packet(packet) => self.packet(packet),
             Input::TransmitFailed { entry, dst, error } => {
                 if let Some(owner) = self.owners(entry).last() {
-                    self.one(owner, |protocol, cx| protocol.transmit_failed(cx, entry, dst, error));
+                    self.to(owner, protocol::Input::TransmitFailed { entry, dst, error });
                 }
             }
             Input::Undeliverable { entry, dst: _, quoted } => {
                 if let Some(owner) = self.owners(entry).last() {
-                    self.one(owner, |protocol, cx| protocol.undeliverable(cx, quoted));
+                    self.to(owner, protocol::Input::Undeliverable { quoted });
                 }
             }
             Input::Route { id, result } => {
                 let Some((owner, own)) = self.lookups.take(id) else {
                     return tracing::debug!(id, reason = "no such lookup", "route discarded");
                 };
-                self.one(owner, |protocol, cx| protocol.route(cx, own, result));
+                self.to(owner, protocol::Input::Route { id: own, result });
             }
-            Input::RouteChanged(prefix) => self.each(|protocol, cx| protocol.route_changed(cx, prefix)),
+            Input::RouteChanged(prefix) => self.each(|| protocol::Input::RouteChanged(prefix)),
             Input::NeighbourMoved { ifindex, address } => {
-                self.each(|protocol, cx| protocol.neighbour_moved(cx, ifindex, address));
+                self.each(|| protocol::Input::NeighbourMoved { ifindex, address });
             }
             Input::Multicast { group, source, iif, oifs } => {
                 let route = MulticastRoute { group, source, iif, oifs };
-                self.each(|protocol, cx| protocol.multicast(cx, route));
+                self.each(|| protocol::Input::Multicast(route));
             }
             Input::StreamAccepted { stream, kind, local, peer } => {
                 self.accepted(stream, kind, local, peer);
@@ -328,17 +373,15 @@ impl NodeEngine for Node {
             }
             Input::ListenFailed { kind, port, error: _ } => {
                 if let Some(owner) = self.streams.listener(kind, port) {
-                    self.one(owner, |protocol, cx| {
-                        protocol.stream(cx, StreamInput::ListenFailed { kind, port });
-                    });
+                    self.to(owner, protocol::Input::Stream(StreamInput::ListenFailed { kind, port }));
                 }
             }
             Input::Reserved { id, result } => self.resources.installed(id, result),
             Input::PinholeOpened { id, result } => {
-                self.opener(id, |protocol, cx| protocol.pinhole(cx, id, result));
+                self.opener(id, protocol::Input::PinholeOpened { id, result });
             }
             Input::FlowFound { id, translation } => {
-                self.opener(id, |protocol, cx| protocol.flow(cx, id, translation));
+                self.opener(id, protocol::Input::FlowFound { id, translation });
             }
             Input::Handover(octets) => self.take_over(octets),
             Input::Command(command) => {
@@ -352,7 +395,8 @@ impl NodeEngine for Node {
         }
     }
 
-    fn poll(&mut self) -> Option<Output<'_, Event>> {
+    /// The next output for the driver.
+    fn give(&mut self) -> Option<Output<'_, P::Event>> {
         if let Some(event) = self.events.pop_front() {
             return Some(Output::Event(event));
         }
@@ -369,7 +413,7 @@ impl NodeEngine for Node {
             }
             match self.next() {
                 Some((id, Next::Driver)) => return self.output(id),
-                Some((id, Next::Gist)) => self.exchange(id, ProtocolId::Gist),
+                Some((id, Next::Gist)) => self.exchange(id, Place::GIST),
                 Some((id, Next::Application(nslp))) => match self.application(nslp) {
                     Some(application) => self.exchange(id, application),
                     None => return None,
@@ -387,11 +431,53 @@ impl NodeEngine for Node {
         None
     }
 
-    fn next_deadline(&self) -> Option<Time> {
+    /// When the timer is due.
+    fn deadline(&self) -> Option<Time> {
         if self.budget == 0 {
             return Some(self.now);
         }
         self.protocols.iter().filter_map(Protocol::next_deadline).min()
+    }
+}
+
+// Each composition has its own implementation, so that the loop of the suite is compiled here with the protocols, and not in the
+// crates that drive a node.
+
+impl NodeEngine for Node {
+    type Command = Command;
+    type Event = Event;
+
+    fn handle(&mut self, now: Time, input: Input<'_, Command>) {
+        self.take(now, input);
+    }
+
+    fn poll(&mut self) -> Option<Output<'_, Event>> {
+        self.give()
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.deadline()
+    }
+
+    fn entries(&self) -> Vec<EntryRequest> {
+        self.entries.clone()
+    }
+}
+
+impl<P: Composed> NodeEngine for Node<Beside<P>> {
+    type Command = <Beside<P> as Composition>::Command;
+    type Event = <Beside<P> as Composition>::Event;
+
+    fn handle(&mut self, now: Time, input: Input<'_, Self::Command>) {
+        self.take(now, input);
+    }
+
+    fn poll(&mut self) -> Option<Output<'_, Self::Event>> {
+        self.give()
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.deadline()
     }
 
     fn entries(&self) -> Vec<EntryRequest> {

@@ -1,12 +1,25 @@
 //! What a protocol is to the node that composes it.
 //!
-//! A protocol is an engine behind [`Protocol`]. The node gives it what it takes of the driver's inputs, and asks it for
-//! outputs until it has none. What a protocol does not take it leaves to the default of the trait.
+//! A protocol is an engine behind [`Protocol`], which the loop of the node uses, and [`Composed`], by which it is made and
+//! has types of its own. The node gives it inputs by [`Protocol::handle`]. Then it asks for outputs until no protocol has one:
+//! [`Protocol::next`] names who takes the next output, and [`Composed::poll`] gives it to the driver, or [`Protocol::pass`]
+//! to another protocol. Then it asks [`Protocol::next_deadline`].
+//!
+//! No method has a default. What a protocol does not take it says: its match over [`Input`] names each variant, and each
+//! other method says what does not apply, such as `false` for [`Protocol::takes`]. A new variant or method is an error of the
+//! compiler in each protocol.
+//!
+//! A protocol of another crate runs in a node by [`Beside`](crate::Beside), alone or with protocols of the suite.
+//! `examples/trail` is such a crate.
+//!
+//! **Contract.** A protocol does no I/O, has no clock and draws no random numbers but from [`Setup::rng`]: the same inputs
+//! at the same times give the same outputs. Input of the network never panics. No method can fail: what is wrong with an input is
+//! counted, or reported by an event. Only settings are refused, with [`ConfigError`]. Times are [`Time`], which
+//! never runs backwards. Rates are in octets a second. Wall-clock times are in microseconds since 1970.
 
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 
-use signalbox_core::Counter;
 use signalbox_core::handover::Entries;
 use signalbox_core::metrics::Gauge;
 use signalbox_core::node::{
@@ -16,51 +29,192 @@ use signalbox_core::packet::Received;
 use signalbox_core::pinhole::{OpenerId, PinholeError, PinholeId, Translation};
 use signalbox_core::rng::Random;
 use signalbox_core::service::{Indication, Request};
-use signalbox_core::{Changes, Entry, EntryRequest, IfIndex, NslpId, ReserverId, SessionChange, Time};
+use signalbox_core::{
+    Changes, Counter, Entry, EntryRequest, IfIndex, NslpId, ReserverId, SessionChange, Time,
+};
 use signalbox_resources::{GrantId, LostWhy, Resources};
 
 use crate::config::ConfigError;
-use crate::protocols::{Event, ProtocolId};
-use crate::routes::LookupsOf;
+pub use crate::routes::LookupsOf;
 
 /// What a protocol works with while it handles one input.
 #[derive(Debug)]
-pub(crate) struct Context<'a> {
+pub struct Context<'a> {
     /// The time of the input.
-    pub(crate) now: Time,
+    pub now: Time,
     /// Admission control of the node.
-    pub(crate) resources: &'a mut Resources,
+    pub resources: &'a mut Resources,
+}
+
+/// An input of a protocol: one of the driver, of admission control, or of another protocol.
+///
+/// Inputs without another word in their documentation come to each protocol of the node.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// A deadline of the node is due, of this protocol or of another one.
+    Timer,
+    /// The interfaces of the node, whole; given at the start and after each change.
+    Interfaces(&'a [Interface]),
+    /// The wall clock was corrected: microseconds since 1970 at [`Time::ZERO`].
+    WallClock(u64),
+    /// The rules of admission control changed. The protocol judges again what it holds by them, beside reservations.
+    Rules,
+    /// The speeds of links that the kernel knows, in octets a second; given after interfaces have changed.
+    LinkSpeeds(&'a [(IfIndex, u64)]),
+    /// A packet arrived by a port of entry of this protocol.
+    Packet(Received<'a>),
+    /// A packet could not be sent by a port of entry of this protocol.
+    TransmitFailed {
+        /// The port of entry.
+        entry: Entry,
+        /// Destination of the packet.
+        dst: IpAddr,
+        /// Reason of the failure.
+        error: TransmitError,
+    },
+    /// ICMP reported that a packet of a port of entry of this protocol cannot be delivered. It comes for entries that ask for
+    /// [reports](EntryRequest::reports). Anybody can forge it.
+    Undeliverable {
+        /// The part of the payload that the report quotes.
+        quoted: &'a [u8],
+    },
+    /// The answer to a route lookup of this protocol.
+    Route {
+        /// The protocol's identifier of the lookup.
+        id: u64,
+        /// The route, or the reason why no route exists.
+        result: Result<Route, NoRoute>,
+    },
+    /// Routes to these destinations may have changed.
+    RouteChanged(Prefix),
+    /// Another router may have the place of a neighbour, at the same address of the same link. Anybody on the link can forge it.
+    NeighbourMoved {
+        /// The link.
+        ifindex: IfIndex,
+        /// Address of the neighbour.
+        address: IpAddr,
+    },
+    /// A multicast route, looked up by this protocol or another one, or changed.
+    Multicast(MulticastRoute<'a>),
+    /// Something happened to a stream of this protocol: one that it opened, under an odd number that it chose itself, or
+    /// one that a peer opened to a port at which it listens.
+    Stream(StreamInput<'a>),
+    /// Admission control took something from a grant whose owner has the [`Owners::reserver`] of this protocol.
+    Grant(GrantInput),
+    /// The kernel's answer to a pinhole that this protocol asked for.
+    PinholeOpened {
+        /// The pinhole.
+        id: PinholeId,
+        /// Whether the kernel has it as requested.
+        result: Result<(), PinholeError>,
+    },
+    /// How the kernel translates a flow that this protocol asked about.
+    FlowFound {
+        /// The question.
+        id: PinholeId,
+        /// `None`: the kernel does not know the flow, or does not translate it.
+        translation: Option<Translation>,
+    },
+    /// GIST has something for the signaling application that this protocol is (RFC 5971 Appendix B).
+    Indication(Indication<'a>),
+    /// A signaling application asks GIST for something (RFC 5971 Appendix B). Only GIST gets it.
+    Request(Request<'a>),
+    /// What [`Restart::hand_over`] of the protocol with this name wrote in the node before this one.
+    Handover(Entries),
+    /// The node stops: neighbors are told of what ends with it.
+    Stop {
+        /// The next node gets what [`Restart::hand_over`] wrote.
+        handed_over: bool,
+    },
 }
 
 /// The kernel's multicast route of one source and group.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct MulticastRoute<'a> {
-    pub(crate) group: IpAddr,
-    pub(crate) source: IpAddr,
-    /// Interface by which the packets must come in.
-    pub(crate) iif: IfIndex,
+pub struct MulticastRoute<'a> {
+    /// The group.
+    pub group: IpAddr,
+    /// Address of the sender.
+    pub source: IpAddr,
+    /// Interface by which the packets must come in; [`IfIndex::NONE`] if the source is this node, or there is no route.
+    pub iif: IfIndex,
     /// Interfaces by which they go out.
-    pub(crate) oifs: &'a [IfIndex],
+    pub oifs: &'a [IfIndex],
 }
 
 /// What happened to a stream of the protocol, or to a port that it listens at.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum StreamInput<'a> {
-    Accepted { stream: StreamId, kind: StreamKind, local: SocketAddr, peer: SocketAddr },
-    Connected { stream: StreamId, local: SocketAddr },
-    Octets { stream: StreamId, octets: &'a [u8] },
-    Drained { stream: StreamId, unsent: usize },
-    Closed { stream: StreamId, error: Option<StreamError>, unacknowledged: bool },
-    ListenFailed { kind: StreamKind, port: u16 },
+pub enum StreamInput<'a> {
+    /// A peer connected.
+    Accepted {
+        /// Number of the stream, which the driver chose.
+        stream: StreamId,
+        /// Its transport.
+        kind: StreamKind,
+        /// Local address.
+        local: SocketAddr,
+        /// Address of the peer.
+        peer: SocketAddr,
+    },
+    /// A stream that this protocol opened is connected.
+    Connected {
+        /// Number of the stream.
+        stream: StreamId,
+        /// Local address, with the port that the kernel chose.
+        local: SocketAddr,
+    },
+    /// Octets that the peer wrote, in order, at least one; with SCTP, one whole message.
+    Octets {
+        /// Number of the stream.
+        stream: StreamId,
+        /// The octets.
+        octets: &'a [u8],
+    },
+    /// The number of octets that the driver holds now, after all writes so far.
+    Drained {
+        /// Number of the stream.
+        stream: StreamId,
+        /// Octets that were written and that the kernel did not take yet.
+        unsent: usize,
+    },
+    /// The stream has ended, or could not be opened.
+    Closed {
+        /// Number of the stream.
+        stream: StreamId,
+        /// Reason; `None`: the peer closed it normally.
+        error: Option<StreamError>,
+        /// Whether octets that were written may not have reached the peer.
+        unacknowledged: bool,
+    },
+    /// No peer can connect to a port.
+    ListenFailed {
+        /// Transport of the listener.
+        kind: StreamKind,
+        /// Its port.
+        port: u16,
+    },
 }
 
 /// Admission control took something from the owner of a grant.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum GrantInput {
+pub enum GrantInput {
     /// The grant is no more.
-    Lost { key: u64, grant: GrantId, why: LostWhy },
-    /// A part of the grant was taken for a stronger request (RFC 4495).
-    Reduced { key: u64, grant: GrantId, rate: u64 },
+    Lost {
+        /// The key that the protocol gave with its request.
+        key: u64,
+        /// The grant.
+        grant: GrantId,
+        /// Why it ended.
+        why: LostWhy,
+    },
+    /// A part of the grant was taken for a stronger request (RFC 4495). It comes for requests that allow it.
+    Reduced {
+        /// The key that the protocol gave with its request.
+        key: u64,
+        /// The grant.
+        grant: GrantId,
+        /// The rate that is left, in octets a second.
+        rate: u64,
+    },
 }
 
 /// How much state a protocol has.
@@ -74,178 +228,135 @@ pub struct Size {
 
 /// Who takes the next output of a protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// The driver: [`Protocol::poll`] gives the output.
+pub enum Next {
+    /// The driver: [`Composed::poll`] gives the output.
     Driver,
     /// GIST: [`Protocol::pass`] gives it a request.
     Gist,
-    /// The signaling application of this number: [`Protocol::pass`] gives it an indication.
+    /// The signaling application of this number: [`Protocol::pass`] gives it an indication. Only GIST answers this.
     Application(NslpId),
     /// There is no output yet, but the protocol did something that counts as an exchange: ask again.
     Worked,
 }
 
-/// A protocol that the node runs.
+/// The names under which a protocol owns things of the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owners {
+    /// The owner that it gives its reservations; `None`: it makes no reservations.
+    pub reserver: Option<ReserverId>,
+    /// The owner that it gives its pinholes; `None`: it opens no pinholes.
+    pub opener: Option<OpenerId>,
+}
+
+impl Owners {
+    /// A protocol that makes no reservations and opens no pinholes.
+    pub const NEITHER: Self = Self { reserver: None, opener: None };
+}
+
+/// A protocol that the node runs, as the loop of the node sees it.
 ///
 /// Outputs are taken in two steps, so that octets are lent without a copy: [`Protocol::next`] names who takes the next
-/// output, then [`Protocol::poll`] gives it to the driver, or [`Protocol::pass`] to another protocol.
-pub(crate) trait Protocol: fmt::Debug {
-    /// Nothing but the time: a deadline is due.
-    fn timer(&mut self, cx: &mut Context<'_>);
+/// output, then [`Composed::poll`] gives it to the driver, or [`Protocol::pass`] to another protocol.
+pub trait Protocol: fmt::Debug {
+    /// Handles one input. What the protocol does not take it names in its match, and ignores.
+    fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>);
 
-    /// The interfaces of the node, whole; given at the start and after each change.
-    fn interfaces(&mut self, cx: &mut Context<'_>, interfaces: &[Interface]);
-
-    /// The wall clock was corrected: microseconds since 1970 at [`Time::ZERO`].
-    fn set_wall_clock(&mut self, _wall_clock_us: u64) {}
-
-    /// The rules of admission control changed. It judges again what it holds by them, beside reservations.
-    fn rules(&mut self, _: &mut Context<'_>) {}
-
-    /// The speeds of links that the kernel knows, in octets a second; given after interfaces have changed.
-    fn link_speeds(&mut self, _: &mut Context<'_>, _: &[(IfIndex, u64)]) {}
-
-    /// Whether it takes this packet, which arrived by a port of entry that it shares with another protocol.
-    fn takes(&self, _now: Time, _: &Received<'_>) -> bool {
-        true
-    }
-
-    /// Whether [`Protocol::prepare`] is worth its time: the protocol has more state than the caches hold.
-    fn is_large(&self) -> bool {
-        false
-    }
+    /// Whether it takes this packet, which arrived by a port of entry that it shares with another protocol
+    /// ([`EntryRequest::shared`]). A protocol that shares no entry is not asked; it answers `true`.
+    fn takes(&self, now: Time, packet: &Received<'_>) -> bool;
 
     /// Reads the state that packets will need which the node gives it next, so that they wait for memory at the same time. It
-    /// changes nothing. Each has its port of entry and its octets, as the driver has them.
-    fn prepare(&self, _: &[(Entry, &[u8])]) {}
+    /// changes nothing. Each has its port of entry and its octets, as the driver has them. Without packets it only answers.
+    ///
+    /// False: its state fits into the caches, and it read nothing.
+    fn prepare(&self, packets: &[(Entry, &[u8])]) -> bool;
 
-    /// A packet arrived by a port of entry of this protocol.
-    fn packet(&mut self, _: &mut Context<'_>, _: Received<'_>) {}
+    /// The names under which it owns things. They stay the same.
+    fn owners(&self) -> Owners;
 
-    /// A packet to this destination could not be sent by a port of entry of this protocol.
-    fn transmit_failed(&mut self, _: &mut Context<'_>, _: Entry, _: IpAddr, _: TransmitError) {}
-
-    /// ICMP reported that a packet of a port of entry of this protocol cannot be delivered. It quotes a part of the payload.
-    fn undeliverable(&mut self, _: &mut Context<'_>, _quoted: &[u8]) {}
-
-    /// The answer to a route lookup of this protocol.
-    fn route(&mut self, _: &mut Context<'_>, _id: u64, _: Result<Route, NoRoute>) {}
-
-    /// Routes to these destinations may have changed.
-    fn route_changed(&mut self, _: &mut Context<'_>, _: Prefix) {}
-
-    /// Another router may have the place of this neighbour, at the same address of the same link.
-    fn neighbour_moved(&mut self, _: &mut Context<'_>, _: IfIndex, _: IpAddr) {}
-
-    /// A multicast route, looked up or changed.
-    fn multicast(&mut self, _: &mut Context<'_>, _: MulticastRoute<'_>) {}
-
-    /// Something happened to a stream of this protocol: one that it opened, under an odd number that it chose itself, or
-    /// one that a peer opened to a port at which it listens.
-    fn stream(&mut self, _: &mut Context<'_>, _: StreamInput<'_>) {}
-
-    /// The owner that it gives its reservations; `None`: it makes no reservations.
-    fn reserver(&self) -> Option<ReserverId> {
-        None
-    }
-
-    /// Something happened to a grant of this protocol.
-    fn grant(&mut self, _: &mut Context<'_>, _: GrantInput) {}
-
-    /// The owner that it gives its pinholes; `None`: it opens no pinholes.
-    fn opener(&self) -> Option<OpenerId> {
-        None
-    }
-
-    /// The kernel's answer to a pinhole of this protocol.
-    fn pinhole(&mut self, _: &mut Context<'_>, _: PinholeId, _: Result<(), PinholeError>) {}
-
-    /// How the kernel translates a flow that this protocol asked about.
-    fn flow(&mut self, _: &mut Context<'_>, _: PinholeId, _: Option<Translation>) {}
-
-    /// GIST has something for this signaling application (RFC 5971 Appendix B).
-    fn indication(&mut self, _: &mut Context<'_>, _: Indication<'_>) {}
-
-    /// A signaling application asks for something. Only GIST takes it.
-    fn request(&mut self, _: &mut Context<'_>, _: Request<'_>) {}
-
-    /// A signaling application of this number runs inside of the node. Only GIST takes it.
-    fn register(&mut self, _: NslpId) {}
-
-    /// The node stops: neighbors are told of what ends with it. `handed_over`: the next node gets what [`Self::hand_over`] wrote.
-    fn stop(&mut self, _: &mut Context<'_>, _handed_over: bool) {}
-
-    /// The node stops: records the end of passages, from a place in their table on. `left`: not of those that
-    /// [stay](Self::leaves). The result is the place that follows.
-    fn record_stop(&self, _: &mut Context<'_>, _from: u32, _left: bool) -> Option<u32> {
-        None
-    }
-
-    /// Writes what the node that starts in place of this one needs, when this one ends as planned.
-    fn hand_over(&self, _now: Time, _: &mut Entries) {}
-
-    /// Whether a pinhole stays in the kernel for the node that starts in place of this one, because [`Protocol::hand_over`] has
-    /// written what it is for.
-    fn leaves(&self, _: PinholeId) -> bool {
-        false
-    }
-
-    /// Takes what the protocol of the node before this one wrote.
-    fn take_over(&mut self, _: &mut Context<'_>, _: Entries) {}
+    /// What it leaves when the node stops; `None`: nothing, its state comes back with the messages of its neighbors.
+    fn restart(&self) -> Option<&dyn Restart>;
 
     /// Who takes the next output; `None`: there is none. An answer other than [`Next::Worked`] stands until
-    /// [`Protocol::poll`], [`Protocol::pass`] or the next input.
+    /// [`Composed::poll`], [`Protocol::pass`] or the next input.
     fn next(&mut self, cx: &mut Context<'_>) -> Option<Next>;
 
-    /// The next output, which is the driver's. Its octets are valid until the next call. The identifier of a route lookup is
-    /// one that `lookups` gave.
-    fn poll(&mut self, lookups: LookupsOf<'_>) -> Option<Output<'_, Event>>;
-
-    /// Gives the next output to the protocol that takes it. Only GIST and its signaling applications do that.
-    fn pass(&mut self, _: &mut Context<'_>, _to: &mut dyn Protocol) {}
+    /// Gives the next output to the protocol that takes it, by [`Protocol::handle`] with [`Input::Request`] or
+    /// [`Input::Indication`]. Only who answers [`Next::Gist`] or [`Next::Application`] is asked.
+    fn pass(&mut self, cx: &mut Context<'_>, to: &mut dyn Protocol);
 
     /// No protocol has an output: what was held back to leave together is queued now. True if there was something.
-    fn flush(&mut self) -> bool {
-        false
-    }
+    fn flush(&mut self) -> bool;
 
-    /// When [`Protocol::timer`] is due; `None` while nothing waits.
+    /// When [`Input::Timer`] is due; `None` while nothing waits.
     fn next_deadline(&self) -> Option<Time>;
 
     /// How much state it has. It costs the same whatever the answer is.
     fn size(&self) -> Size;
 
     /// The list of its sessions that appear and disappear; `None`: it has no sessions that can be watched.
-    fn changes(&mut self) -> Option<&mut Changes<SessionChange>> {
-        None
-    }
+    fn changes(&mut self) -> Option<&mut Changes<SessionChange>>;
 
     /// Appends its counters.
     fn counters(&self, to: &mut Vec<Counter>);
 
     /// Appends its gauges. It must not walk a table.
-    fn gauges(&self, _: &mut Vec<Gauge>) {}
+    fn gauges(&self, to: &mut Vec<Gauge>);
+}
+
+/// What a protocol leaves when its node stops.
+pub trait Restart {
+    /// Writes what the node that starts in place of this one needs, when this one ends as planned. It may walk over all state.
+    fn hand_over(&self, now: Time, to: &mut Entries);
+
+    /// Whether a pinhole stays in the kernel for the node that starts in place of this one, because [`Restart::hand_over`] has
+    /// written what it is for. A protocol that opens no pinholes is not asked; it answers `false`.
+    fn leaves(&self, id: PinholeId) -> bool;
+
+    /// Records the end of passages, from a place in their table on. `left`: not of those that [stay](Self::leaves). The result
+    /// is the place that follows; `None`: there are no more, or the protocol has no passages.
+    fn record_stop(&self, cx: &mut Context<'_>, from: u32, left: bool) -> Option<u32>;
 }
 
 /// What a protocol is made with, apart from its settings.
 #[derive(Debug)]
-pub(crate) struct Setup {
-    /// The protocol's own identifier.
-    pub(crate) id: ProtocolId,
+pub struct Setup {
     /// Microseconds since 1970 at [`Time::ZERO`].
-    pub(crate) wall_clock_us: u64,
-    /// The smallest capacity that a link is configured with, in octets per second; 0: none is.
-    pub(crate) slowest_link: u64,
+    pub wall_clock_us: u64,
+    /// The smallest capacity that a link is configured with, in octets a second; 0: none is.
+    pub slowest_link: u64,
     /// The numbers of the signaling applications of the node.
-    pub(crate) applications: Vec<NslpId>,
+    pub applications: Vec<NslpId>,
     /// The ports at which the node listens, for datagrams and streams.
-    pub(crate) ports: Vec<u16>,
+    pub ports: Vec<u16>,
     /// Seeds are drawn from it.
-    pub(crate) rng: Random,
+    pub rng: Random,
 }
 
-/// What the table of protocols needs of each: its types, and how it is made.
-pub(crate) trait Composed: Protocol + Sized {
+/// What a protocol needs of the node and its driver with certain settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Needs {
+    /// The numbers of signaling applications of GIST that it is. The node then needs GIST.
+    pub applications: Vec<NslpId>,
+    /// The ports at which it listens for streams. No other protocol may listen there.
+    pub ports: Vec<u16>,
+    /// The ports of entry by which its packets come in and leave.
+    pub entries: Vec<EntryRequest>,
+}
+
+impl Needs {
+    /// The needs of signaling applications: GIST has the packets.
+    #[must_use]
+    pub const fn of_applications(applications: Vec<NslpId>) -> Self {
+        Self { applications, ports: Vec::new(), entries: Vec::new() }
+    }
+}
+
+/// A protocol with its types, and how it is made.
+pub trait Composed: Protocol + Sized {
+    /// Its name in log lines and in what [`Restart::hand_over`] wrote: lower case. No two protocols of a node have one name.
+    const NAME: &'static str;
+
     /// Its settings.
     type Config;
     /// What users ask of it.
@@ -254,32 +365,36 @@ pub(crate) trait Composed: Protocol + Sized {
     type Event;
 
     /// Checks every range of the settings.
+    ///
+    /// # Errors
+    /// The first setting that is out of its range; a protocol of another crate says it by [`ConfigError::Other`].
     fn validate(config: &Self::Config) -> Result<(), ConfigError>;
 
-    /// The numbers of signaling applications that it will have with these settings.
-    fn claims(_: &Self::Config) -> Vec<NslpId> {
-        Vec::new()
-    }
-
-    /// The ports at which it listens for streams with these settings.
-    fn ports(_: &Self::Config) -> Vec<u16> {
-        Vec::new()
-    }
-
-    /// The ports of entry that it needs with these settings.
-    fn entries(_: &Self::Config) -> Vec<EntryRequest> {
-        Vec::new()
-    }
+    /// What it needs with these settings. The answer for the same settings is the same.
+    fn needs(config: &Self::Config) -> Needs;
 
     /// A protocol without state.
+    ///
+    /// # Errors
+    /// A setting that [`Self::validate`] refuses, and keys or certificates that cannot be used.
     fn new(config: Self::Config, setup: &mut Setup) -> Result<Self, ConfigError>;
 
     /// Takes what it can of other settings: limits and rates, keys, certificates and revocation lists. The others stay, and
     /// need a restart.
-    fn reload(&mut self, _: Time, _: Self::Config) {}
+    fn reload(&mut self, now: Time, config: Self::Config);
 
     /// A user asks for something. `id` comes back with each event.
     fn command(&mut self, cx: &mut Context<'_>, id: u64, command: Self::Command);
+
+    /// The next output, which is the driver's. Its octets are valid until the next call. The identifier of a route lookup is
+    /// one that `lookups` gave; `event` makes the event of the node, of the identifier of the command and the event of the protocol.
+    ///
+    /// It is called after [`Next::Driver`] only.
+    fn poll<E>(
+        &mut self,
+        lookups: LookupsOf<'_>,
+        event: impl FnOnce(u64, Self::Event) -> E,
+    ) -> Option<Output<'_, E>>;
 
     /// What a user gets who asks for something on a node that does not run the protocol; `None`: nothing.
     fn not_running(command: &Self::Command) -> Option<Self::Event>;

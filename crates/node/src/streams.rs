@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 
 use signalbox_core::node::{Output, StreamId, StreamKind};
 
-use crate::protocols::ProtocolId;
+use crate::composition::Place;
 
-/// Where the driver's number of an opened stream has the place of its protocol in the table. The bits below are the
+/// Where the driver's number of an opened stream has the place of its protocol in the node. The bits below are the
 /// protocol's own number: a protocol that opens a million streams a second does not need more of them in 2,000 years.
-const PLACE: u32 = 56;
+const SHIFT: u32 = 56;
 
 /// Streams by protocol. Each protocol chooses odd numbers of its own for the streams that it opens; the driver gets the
 /// node's, which name the protocol too. A stream that a peer opened keeps the driver's even number, and belongs to the
 /// protocol that listens at its port.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
-    listeners: Vec<(StreamKind, u16, ProtocolId)>,
+    listeners: Vec<(StreamKind, u16, Place)>,
     /// Streams that peers opened and that are not closed: no more than the driver holds.
-    accepted: BTreeMap<StreamId, ProtocolId>,
+    accepted: BTreeMap<StreamId, Place>,
 }
 
 /// Whether the protocol chose the number.
@@ -28,7 +28,7 @@ const fn is_opened(stream: StreamId) -> bool {
 impl Streams {
     /// Puts the driver's number into an output of a protocol, and notes where the protocol listens.
     #[inline]
-    pub(crate) fn give<E>(&mut self, protocol: ProtocolId, output: &mut Output<'_, E>) {
+    pub(crate) fn give<E>(&mut self, protocol: Place, output: &mut Output<'_, E>) {
         match output {
             Output::StreamListen { kind, port } => self.listen(protocol, *kind, *port),
             Output::StreamOpen { stream, .. }
@@ -52,21 +52,21 @@ impl Streams {
         }
     }
 
-    fn outside(protocol: ProtocolId, stream: &mut StreamId) {
+    fn outside(protocol: Place, stream: &mut StreamId) {
         if is_opened(*stream) {
-            debug_assert_eq!(stream.0 >> PLACE, 0, "protocols count from 1");
-            stream.0 |= (protocol as u64) << PLACE;
+            debug_assert_eq!(stream.0 >> SHIFT, 0, "protocols count from 1");
+            stream.0 |= (protocol.index() as u64) << SHIFT;
         }
     }
 
-    fn listen(&mut self, protocol: ProtocolId, kind: StreamKind, port: u16) {
+    fn listen(&mut self, protocol: Place, kind: StreamKind, port: u16) {
         if self.listener(kind, port).is_none() {
             self.listeners.push((kind, port, protocol));
         }
     }
 
     /// The protocol that listens at a port.
-    pub(crate) fn listener(&self, kind: StreamKind, port: u16) -> Option<ProtocolId> {
+    pub(crate) fn listener(&self, kind: StreamKind, port: u16) -> Option<Place> {
         self.listeners.iter().find(|(k, p, _)| (*k, *p) == (kind, port)).map(|(.., protocol)| *protocol)
     }
 
@@ -76,17 +76,16 @@ impl Streams {
     }
 
     /// A peer opened a stream to a port: whose it is; `None`: no protocol listens there.
-    pub(crate) fn accept(&mut self, stream: StreamId, kind: StreamKind, port: u16) -> Option<ProtocolId> {
+    pub(crate) fn accept(&mut self, stream: StreamId, kind: StreamKind, port: u16) -> Option<Place> {
         let protocol = self.listener(kind, port)?;
         self.accepted.insert(stream, protocol);
         Some(protocol)
     }
 
     /// Whose the driver's stream is, and the protocol's own number of it.
-    pub(crate) fn owner(&self, stream: StreamId) -> Option<(ProtocolId, StreamId)> {
+    pub(crate) fn owner(&self, stream: StreamId) -> Option<(Place, StreamId)> {
         if is_opened(stream) {
-            let protocol = ProtocolId::ALL.get(usize::try_from(stream.0 >> PLACE).ok()?)?;
-            return Some((*protocol, StreamId(stream.0 & ((1 << PLACE) - 1))));
+            return Some((Place::of(stream.0 >> SHIFT)?, StreamId(stream.0 & ((1 << SHIFT) - 1))));
         }
         self.accepted.get(&stream).map(|protocol| (*protocol, stream))
     }
@@ -100,10 +99,11 @@ impl Streams {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocols::ProtocolId;
 
     type Given<'a> = Output<'a, ()>;
 
-    fn opened(streams: &mut Streams, protocol: ProtocolId, own: u64) -> StreamId {
+    fn opened(streams: &mut Streams, protocol: Place, own: u64) -> StreamId {
         let mut output = Given::StreamRead { stream: StreamId(own), on: true };
         streams.give(protocol, &mut output);
         let Output::StreamRead { stream, .. } = output else { panic!("another output") };
@@ -113,11 +113,11 @@ mod tests {
     #[test]
     fn equal_numbers_of_two_protocols_are_distinguished() {
         let mut streams = Streams::default();
-        let first = opened(&mut streams, ProtocolId::Gist, 7);
-        let second = opened(&mut streams, ProtocolId::Rsvp, 7);
+        let first = opened(&mut streams, ProtocolId::Gist.place(), 7);
+        let second = opened(&mut streams, ProtocolId::Rsvp.place(), 7);
         assert_ne!(first, second);
-        assert_eq!(streams.owner(first), Some((ProtocolId::Gist, StreamId(7))));
-        assert_eq!(streams.owner(second), Some((ProtocolId::Rsvp, StreamId(7))));
+        assert_eq!(streams.owner(first), Some((ProtocolId::Gist.place(), StreamId(7))));
+        assert_eq!(streams.owner(second), Some((ProtocolId::Rsvp.place(), StreamId(7))));
         assert_eq!(streams.owner(StreamId(u64::MAX)), None, "no protocol has this place");
     }
 
@@ -125,15 +125,15 @@ mod tests {
     fn a_stream_of_a_peer_belongs_to_the_listener_until_it_is_closed() {
         let mut streams = Streams::default();
         let tcp = StreamKind::Tcp;
-        streams.give(ProtocolId::Qos, &mut Given::StreamListen { kind: tcp, port: 80 });
-        streams.give(ProtocolId::Gist, &mut Given::StreamListen { kind: tcp, port: 270 });
-        assert_eq!(streams.accept(StreamId(2), tcp, 270), Some(ProtocolId::Gist));
-        assert_eq!(streams.accept(StreamId(4), tcp, 80), Some(ProtocolId::Qos));
+        streams.give(ProtocolId::Qos.place(), &mut Given::StreamListen { kind: tcp, port: 80 });
+        streams.give(ProtocolId::Gist.place(), &mut Given::StreamListen { kind: tcp, port: 270 });
+        assert_eq!(streams.accept(StreamId(2), tcp, 270), Some(ProtocolId::Gist.place()));
+        assert_eq!(streams.accept(StreamId(4), tcp, 80), Some(ProtocolId::Qos.place()));
         assert_eq!(streams.accept(StreamId(6), StreamKind::Sctp, 80), None, "another transport");
         assert!(!streams.is_new(StreamId(4)) && !streams.is_new(StreamId(7)) && streams.is_new(StreamId(8)));
-        assert_eq!(streams.owner(StreamId(2)), Some((ProtocolId::Gist, StreamId(2))));
-        assert_eq!(streams.owner(StreamId(4)), Some((ProtocolId::Qos, StreamId(4))));
-        streams.give(ProtocolId::Gist, &mut Given::StreamClose { stream: StreamId(2), abort: true });
+        assert_eq!(streams.owner(StreamId(2)), Some((ProtocolId::Gist.place(), StreamId(2))));
+        assert_eq!(streams.owner(StreamId(4)), Some((ProtocolId::Qos.place(), StreamId(4))));
+        streams.give(ProtocolId::Gist.place(), &mut Given::StreamClose { stream: StreamId(2), abort: true });
         streams.end(StreamId(4));
         assert_eq!((streams.owner(StreamId(2)), streams.owner(StreamId(4))), (None, None));
     }

@@ -1,21 +1,23 @@
 //! The test protocol: a datagram that each node with the protocol intercepts, counts and passes on, and that the last one
-//! answers. It shows that a protocol is added with this file, its `mod` line and its line in the table.
+//! answers. It shows how a protocol of the suite is added: with this file, and its lines beside those of
+//! the other protocols.
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use signalbox_core::Counter;
-use signalbox_core::metrics::Subsystem;
-use signalbox_core::node::{Interface, NoRoute, Output, Prefix, Route, RouteQuery};
+use signalbox_core::metrics::{Gauge, Subsystem};
+use signalbox_core::node::{NoRoute, Output, Prefix, Route, RouteQuery};
 use signalbox_core::packet::{Received, Transmit, router_alert_v4, router_alert_v6};
-use signalbox_core::pinhole::{OpenerId, Pinhole, PinholeError, PinholeId};
+use signalbox_core::pinhole::{OpenerId, Pinhole};
 use signalbox_core::traffic::FlowFilter;
-use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept, Match, Time};
+use signalbox_core::{AlertRule, Changes, Entry, EntryRequest, Intercept, Match, SessionChange, Time};
 
 use crate::config::ConfigError;
-use crate::protocol::{Composed, Context, Next, Protocol, Setup, Size};
-use crate::routes::LookupsOf;
+use crate::protocol::{
+    Composed, Context, Input, LookupsOf, Needs, Next, Owners, Protocol, Restart, Setup, Size,
+};
 
 const PORT: u16 = 32_727;
 const ENTRY: Entry = Entry::Udp(PORT);
@@ -118,7 +120,7 @@ pub(crate) struct Instance {
     counters: Counters,
 }
 
-impl Protocol for Instance {
+impl Instance {
     fn timer(&mut self, cx: &mut Context<'_>) {
         if let Some(to) = self.to
             && self.next_beacon <= cx.now
@@ -128,12 +130,7 @@ impl Protocol for Instance {
         }
     }
 
-    fn interfaces(&mut self, _: &mut Context<'_>, interfaces: &[Interface]) {
-        self.addresses =
-            interfaces.iter().flat_map(|interface| interface.addresses.iter().copied()).collect();
-    }
-
-    fn packet(&mut self, _: &mut Context<'_>, packet: Received<'_>) {
+    fn packet(&mut self, packet: Received<'_>) {
         let Some(mut beacon) = Beacon::parse(packet.payload) else { return };
         let (src, dst) = (packet.src.ip(), packet.dst.ip());
         if beacon.kind == ANSWER {
@@ -152,7 +149,7 @@ impl Protocol for Instance {
         }
     }
 
-    fn route(&mut self, _: &mut Context<'_>, id: u64, result: Result<Route, NoRoute>) {
+    fn route(&mut self, id: u64, result: Result<Route, NoRoute>) {
         let Some(dst) = self.waiting.remove(&id) else { return };
         self.queue.push_back(match result {
             Ok(Route { src, .. }) => {
@@ -162,20 +159,124 @@ impl Protocol for Instance {
             Err(_) => Queued::Event(id, Event::NotSent),
         });
     }
+}
 
-    fn opener(&self) -> Option<OpenerId> {
-        Some(OPENER)
+impl Protocol for Instance {
+    fn handle(&mut self, cx: &mut Context<'_>, input: Input<'_>) {
+        match input {
+            Input::Timer => self.timer(cx),
+            Input::Interfaces(interfaces) => {
+                self.addresses =
+                    interfaces.iter().flat_map(|interface| interface.addresses.iter().copied()).collect();
+            }
+            Input::Packet(packet) => self.packet(packet),
+            Input::Route { id, result } => self.route(id, result),
+            Input::PinholeOpened { id, result } => {
+                self.queue.push_back(Queued::Event(id.key, Event::Opened(result.is_ok())));
+            }
+            Input::WallClock(_)
+            | Input::Rules
+            | Input::LinkSpeeds(_)
+            | Input::TransmitFailed { .. }
+            | Input::Undeliverable { .. }
+            | Input::RouteChanged(_)
+            | Input::NeighbourMoved { .. }
+            | Input::Multicast(_)
+            | Input::Stream(_)
+            | Input::Grant(_)
+            | Input::FlowFound { .. }
+            | Input::Indication(_)
+            | Input::Request(_)
+            | Input::Handover(_)
+            | Input::Stop { .. } => {}
+        }
     }
 
-    fn pinhole(&mut self, _: &mut Context<'_>, id: PinholeId, result: Result<(), PinholeError>) {
-        self.queue.push_back(Queued::Event(id.key, Event::Opened(result.is_ok())));
+    fn takes(&self, _: Time, _: &Received<'_>) -> bool {
+        true
+    }
+
+    fn prepare(&self, _: &[(Entry, &[u8])]) -> bool {
+        false
+    }
+
+    fn owners(&self) -> Owners {
+        Owners { reserver: None, opener: Some(OPENER) }
+    }
+
+    fn restart(&self) -> Option<&dyn Restart> {
+        None
+    }
+
+    /// It never answers [`Next::Gist`].
+    fn pass(&mut self, _: &mut Context<'_>, _: &mut dyn Protocol) {}
+
+    fn flush(&mut self) -> bool {
+        false
+    }
+
+    fn changes(&mut self) -> Option<&mut Changes<SessionChange>> {
+        None
     }
 
     fn next(&mut self, _: &mut Context<'_>) -> Option<Next> {
         self.queue.front().map(|_| Next::Driver)
     }
 
-    fn poll(&mut self, lookups: LookupsOf<'_>) -> Option<Output<'_, super::Event>> {
+    fn next_deadline(&self) -> Option<Time> {
+        self.to.map(|_| self.next_beacon)
+    }
+
+    fn size(&self) -> Size {
+        Size::default()
+    }
+
+    fn counters(&self, to: &mut Vec<Counter>) {
+        to.extend(self.counters.iter().map(Counter::of(Subsystem::protocol("beacon"))));
+    }
+
+    fn gauges(&self, _: &mut Vec<Gauge>) {}
+}
+
+impl Composed for Instance {
+    const NAME: &'static str = "beacon";
+
+    type Config = Config;
+    type Command = Command;
+    type Event = Event;
+
+    fn validate(_: &Config) -> Result<(), ConfigError> {
+        Ok(())
+    }
+
+    fn needs(_: &Config) -> Needs {
+        let intercept = Intercept::passing(AlertRule::Any, vec![Match::word(0, MAGIC)]);
+        let entry =
+            EntryRequest::local(ENTRY, Subsystem::part("beacon_io", "beacon")).with_intercept(intercept);
+        Needs { applications: Vec::new(), ports: Vec::new(), entries: vec![entry] }
+    }
+
+    fn new(config: Config, _: &mut Setup) -> Result<Self, ConfigError> {
+        Ok(Self { to: config.to, ..Self::default() })
+    }
+
+    fn reload(&mut self, _: Time, _: Config) {}
+
+    fn command(&mut self, _: &mut Context<'_>, id: u64, command: Command) {
+        match command {
+            Command::Send(dst) => {
+                self.waiting.insert(id, dst);
+                self.queue.push_back(Queued::Lookup(id, dst));
+            }
+            Command::Open(dst) => self.queue.push_back(Queued::Open(id, dst)),
+        }
+    }
+
+    fn poll<E>(
+        &mut self,
+        lookups: LookupsOf<'_>,
+        event: impl FnOnce(u64, Event) -> E,
+    ) -> Option<Output<'_, E>> {
         Some(match self.queue.pop_front()? {
             Queued::Lookup(id, dst) => {
                 Output::RouteLookup { id: lookups.put(id), query: RouteQuery::to(dst) }
@@ -207,49 +308,8 @@ impl Protocol for Instance {
                 let pinhole = Pinhole::allow(packets);
                 Output::OpenPinhole { id: OPENER.pinhole(id), pinhole, lifetime: Duration::from_secs(60) }
             }
-            Queued::Event(id, event) => Output::Event(super::Event::Beacon { id, event }),
+            Queued::Event(id, of) => Output::Event(event(id, of)),
         })
-    }
-
-    fn next_deadline(&self) -> Option<Time> {
-        self.to.map(|_| self.next_beacon)
-    }
-
-    fn size(&self) -> Size {
-        Size::default()
-    }
-
-    fn counters(&self, to: &mut Vec<Counter>) {
-        to.extend(self.counters.iter().map(Counter::of(Subsystem::protocol("beacon"))));
-    }
-}
-
-impl Composed for Instance {
-    type Config = Config;
-    type Command = Command;
-    type Event = Event;
-
-    fn validate(_: &Config) -> Result<(), ConfigError> {
-        Ok(())
-    }
-
-    fn entries(_: &Config) -> Vec<EntryRequest> {
-        let intercept = Intercept::passing(AlertRule::Any, vec![Match::word(0, MAGIC)]);
-        vec![EntryRequest::local(ENTRY, Subsystem::part("beacon_io", "beacon")).with_intercept(intercept)]
-    }
-
-    fn new(config: Config, _: &mut Setup) -> Result<Self, ConfigError> {
-        Ok(Self { to: config.to, ..Self::default() })
-    }
-
-    fn command(&mut self, _: &mut Context<'_>, id: u64, command: Command) {
-        match command {
-            Command::Send(dst) => {
-                self.waiting.insert(id, dst);
-                self.queue.push_back(Queued::Lookup(id, dst));
-            }
-            Command::Open(dst) => self.queue.push_back(Queued::Open(id, dst)),
-        }
     }
 
     fn not_running(_: &Command) -> Option<Event> {

@@ -1,21 +1,20 @@
 //! Boomerang (draft-bergkvist-boomerang-spec-00).
 
-use core::net::IpAddr;
-
 use signalbox_boomerang::engine::{Boomerang, ENTRY, INTERPRETED, Input, Output as Out, PROTOCOL, Rejected};
 pub(super) use signalbox_boomerang::engine::{BoomerangEvent as Event, Command, Config};
 use signalbox_core::Counter;
 use signalbox_core::metrics::{Gauge, SESSIONS, Subsystem};
-use signalbox_core::node::{Interface, NoRoute, Output, Prefix, Route, TransmitError};
+use signalbox_core::node::Output;
 use signalbox_core::packet::Received;
 use signalbox_core::{
-    AlertRule, Changes, Entry, EntryRequest, IfIndex, Intercept, Interfaces, ReserverId, SessionChange, Time,
-    Unproved,
+    AlertRule, Changes, Entry, EntryRequest, Intercept, Interfaces, SessionChange, Time, Unproved,
 };
 
 use crate::config::ConfigError;
-use crate::protocol::{Composed, Context, GrantInput, MulticastRoute, Next, Protocol, Setup, Size};
-use crate::routes::LookupsOf;
+use crate::protocol::{
+    self, Composed, Context, GrantInput, LookupsOf, MulticastRoute, Needs, Next, Owners, Protocol, Restart,
+    Setup, Size,
+};
 
 /// Boomerang, as the node runs it.
 #[derive(Debug)]
@@ -24,69 +23,63 @@ pub(crate) struct Instance {
 }
 
 impl Protocol for Instance {
-    fn timer(&mut self, cx: &mut Context<'_>) {
-        self.engine.handle(cx.now, Input::Timer, cx.resources);
-    }
-
-    fn interfaces(&mut self, cx: &mut Context<'_>, interfaces: &[Interface]) {
-        self.engine.handle(cx.now, Input::Interfaces(interfaces), cx.resources);
-    }
-
-    fn set_wall_clock(&mut self, wall_clock_us: u64) {
-        self.engine.set_wall_clock(wall_clock_us);
-    }
-
-    fn packet(&mut self, cx: &mut Context<'_>, packet: Received<'_>) {
-        self.engine.handle(cx.now, Input::Packet(packet), cx.resources);
-    }
-
-    fn transmit_failed(&mut self, cx: &mut Context<'_>, _: Entry, dst: IpAddr, _: TransmitError) {
-        self.engine.handle(cx.now, Input::NotSent(dst), cx.resources);
-    }
-
-    fn route(&mut self, cx: &mut Context<'_>, id: u64, result: Result<Route, NoRoute>) {
-        self.engine.handle(cx.now, Input::Route { id, result }, cx.resources);
-    }
-
-    fn route_changed(&mut self, cx: &mut Context<'_>, prefix: Prefix) {
-        self.engine.handle(cx.now, Input::RouteChanged(prefix), cx.resources);
-    }
-
-    fn neighbour_moved(&mut self, cx: &mut Context<'_>, ifindex: IfIndex, address: IpAddr) {
-        self.engine.handle(cx.now, Input::NeighbourMoved { ifindex, address }, cx.resources);
-    }
-
-    fn multicast(&mut self, cx: &mut Context<'_>, route: MulticastRoute<'_>) {
-        let MulticastRoute { group, source, iif, oifs } = route;
-        self.engine.handle(cx.now, Input::Multicast { group, source, iif, oifs }, cx.resources);
-    }
-
-    fn reserver(&self) -> Option<ReserverId> {
-        Some(PROTOCOL)
-    }
-
-    fn grant(&mut self, cx: &mut Context<'_>, input: GrantInput) {
-        match input {
-            GrantInput::Lost { key, grant, why } => {
-                self.engine.handle(cx.now, Input::Lost { key, grant, why }, cx.resources);
+    fn handle(&mut self, cx: &mut Context<'_>, input: protocol::Input<'_>) {
+        let input = match input {
+            protocol::Input::Timer => Input::Timer,
+            protocol::Input::Interfaces(interfaces) => Input::Interfaces(interfaces),
+            protocol::Input::WallClock(wall_clock_us) => return self.engine.set_wall_clock(wall_clock_us),
+            protocol::Input::Packet(packet) => Input::Packet(packet),
+            protocol::Input::TransmitFailed { dst, .. } => Input::NotSent(dst),
+            protocol::Input::Route { id, result } => Input::Route { id, result },
+            protocol::Input::RouteChanged(prefix) => Input::RouteChanged(prefix),
+            protocol::Input::NeighbourMoved { ifindex, address } => {
+                Input::NeighbourMoved { ifindex, address }
             }
-            // Boomerang never marks a request as reducible.
-            GrantInput::Reduced { .. } => {}
-        }
+            protocol::Input::Multicast(MulticastRoute { group, source, iif, oifs }) => {
+                Input::Multicast { group, source, iif, oifs }
+            }
+            protocol::Input::Grant(GrantInput::Lost { key, grant, why }) => Input::Lost { key, grant, why },
+            // Boomerang never marks a request as reducible, so no part of a grant is taken.
+            protocol::Input::Grant(GrantInput::Reduced { .. })
+            | protocol::Input::Rules
+            | protocol::Input::LinkSpeeds(_)
+            | protocol::Input::Undeliverable { .. }
+            | protocol::Input::Stream(_)
+            | protocol::Input::PinholeOpened { .. }
+            | protocol::Input::FlowFound { .. }
+            | protocol::Input::Indication(_)
+            | protocol::Input::Request(_)
+            | protocol::Input::Handover(_)
+            | protocol::Input::Stop { .. } => return,
+        };
+        self.engine.handle(cx.now, input, cx.resources);
+    }
+
+    fn takes(&self, _: Time, _: &Received<'_>) -> bool {
+        true
+    }
+
+    fn prepare(&self, _: &[(Entry, &[u8])]) -> bool {
+        false
+    }
+
+    fn owners(&self) -> Owners {
+        Owners { reserver: Some(PROTOCOL), opener: None }
+    }
+
+    fn restart(&self) -> Option<&dyn Restart> {
+        None
+    }
+
+    /// It never answers [`Next::Gist`].
+    fn pass(&mut self, _: &mut Context<'_>, _: &mut dyn Protocol) {}
+
+    fn flush(&mut self) -> bool {
+        false
     }
 
     fn next(&mut self, _: &mut Context<'_>) -> Option<Next> {
         self.engine.has_output().then_some(Next::Driver)
-    }
-
-    fn poll(&mut self, lookups: LookupsOf<'_>) -> Option<Output<'_, super::Event>> {
-        Some(match self.engine.poll()? {
-            Out::Send(packet) => Output::Transmit(packet),
-            Out::RouteLookup { id, query } => Output::RouteLookup { id: lookups.put(id), query },
-            Out::MulticastLookup { group, source } => Output::MulticastLookup { group, source },
-            Out::MulticastRelease { group, source } => Output::MulticastRelease { group, source },
-            Out::Event { id, event } => Output::Event(super::Event::Boomerang { id, event }),
-        })
     }
 
     fn next_deadline(&self) -> Option<Time> {
@@ -112,6 +105,8 @@ impl Protocol for Instance {
 }
 
 impl Composed for Instance {
+    const NAME: &'static str = "boomerang";
+
     type Config = Config;
     type Command = Command;
     type Event = Event;
@@ -123,15 +118,16 @@ impl Composed for Instance {
     /// ICMP Echo with the magic number. The reply of a host without Boomerang has no Router Alert, so none is demanded.
     /// Messages of other types and versions stay in the kernel, and so do those that come in by interfaces without trust, and,
     /// where neither a proof of return nor an HMAC is demanded, those that do not come from where their source is.
-    fn entries(config: &Config) -> Vec<EntryRequest> {
+    fn needs(config: &Config) -> Needs {
         let intercept = Intercept::passing(AlertRule::NotRequired, INTERPRETED.to_vec());
         let named = config.trusted.iter().map(|(name, trusted)| (name.clone(), *trusted)).collect();
         let entry = EntryRequest::local(ENTRY, Subsystem::part("boomerang_io", "boomerang"));
-        vec![EntryRequest {
+        let entry = EntryRequest {
             interfaces: Interfaces { named, others: config.trusted_elsewhere },
             unproved: (!config.prove && !config.integrity.require).then(Unproved::default),
             ..entry.with_intercept(intercept)
-        }]
+        };
+        Needs { applications: Vec::new(), ports: Vec::new(), entries: vec![entry] }
     }
 
     fn new(mut config: Config, setup: &mut Setup) -> Result<Self, ConfigError> {
@@ -150,6 +146,20 @@ impl Composed for Instance {
 
     fn command(&mut self, cx: &mut Context<'_>, id: u64, command: Command) {
         self.engine.handle(cx.now, Input::Command { id, command }, cx.resources);
+    }
+
+    fn poll<E>(
+        &mut self,
+        lookups: LookupsOf<'_>,
+        event: impl FnOnce(u64, Event) -> E,
+    ) -> Option<Output<'_, E>> {
+        Some(match self.engine.poll()? {
+            Out::Send(packet) => Output::Transmit(packet),
+            Out::RouteLookup { id, query } => Output::RouteLookup { id: lookups.put(id), query },
+            Out::MulticastLookup { group, source } => Output::MulticastLookup { group, source },
+            Out::MulticastRelease { group, source } => Output::MulticastRelease { group, source },
+            Out::Event { id, event: of } => Output::Event(event(id, of)),
+        })
     }
 
     fn not_running(_: &Command) -> Option<Event> {

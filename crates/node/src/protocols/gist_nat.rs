@@ -2,16 +2,17 @@
 
 use signalbox_core::handover::Entries;
 use signalbox_core::metrics::{Gauge, Subsystem};
-use signalbox_core::node::{Interface, Output};
+use signalbox_core::node::Output;
 use signalbox_core::packet::Received;
-use signalbox_core::pinhole::{OpenerId, PinholeError, PinholeId, Translation};
-use signalbox_core::{Counter, EntryRequest, Time};
+use signalbox_core::pinhole::{OpenerId, PinholeId};
+use signalbox_core::{Changes, Counter, Entry, SessionChange, Time};
 pub(super) use signalbox_gist::gateway::Config;
 use signalbox_gist::gateway::{Gateway, Input, Output as Out};
 
 use crate::config::ConfigError;
-use crate::protocol::{Composed, Context, Next, Protocol, Setup, Size};
-use crate::routes::LookupsOf;
+use crate::protocol::{
+    self, Composed, Context, LookupsOf, Needs, Next, Owners, Protocol, Restart, Setup, Size,
+};
 
 /// The gateway has no commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,57 +32,61 @@ pub(crate) struct Instance {
 }
 
 impl Protocol for Instance {
-    fn timer(&mut self, cx: &mut Context<'_>) {
-        self.engine.handle(cx.now, Input::Timer);
+    fn handle(&mut self, cx: &mut Context<'_>, input: protocol::Input<'_>) {
+        let input = match input {
+            protocol::Input::Timer => Input::Timer,
+            protocol::Input::Interfaces(interfaces) => Input::Interfaces(interfaces),
+            protocol::Input::Packet(packet) => Input::Datagram(packet),
+            protocol::Input::PinholeOpened { id, result } => Input::Opened { id, result },
+            protocol::Input::FlowFound { id, translation } => Input::Found { id, translation },
+            protocol::Input::Handover(entries) => return self.engine.take_over(cx.now, entries),
+            protocol::Input::WallClock(_)
+            | protocol::Input::Rules
+            | protocol::Input::LinkSpeeds(_)
+            | protocol::Input::TransmitFailed { .. }
+            | protocol::Input::Undeliverable { .. }
+            | protocol::Input::Route { .. }
+            | protocol::Input::RouteChanged(_)
+            | protocol::Input::NeighbourMoved { .. }
+            | protocol::Input::Multicast(_)
+            | protocol::Input::Stream(_)
+            | protocol::Input::Grant(_)
+            | protocol::Input::Indication(_)
+            | protocol::Input::Request(_)
+            | protocol::Input::Stop { .. } => return,
+        };
+        self.engine.handle(cx.now, input);
     }
 
-    fn interfaces(&mut self, cx: &mut Context<'_>, interfaces: &[Interface]) {
-        self.engine.handle(cx.now, Input::Interfaces(interfaces));
+    fn prepare(&self, _: &[(Entry, &[u8])]) -> bool {
+        false
+    }
+
+    fn owners(&self) -> Owners {
+        Owners { reserver: None, opener: Some(OpenerId::GIST_NAT) }
+    }
+
+    fn restart(&self) -> Option<&dyn Restart> {
+        Some(self)
+    }
+
+    /// It never answers [`Next::Gist`].
+    fn pass(&mut self, _: &mut Context<'_>, _: &mut dyn Protocol) {}
+
+    fn flush(&mut self) -> bool {
+        false
+    }
+
+    fn changes(&mut self) -> Option<&mut Changes<SessionChange>> {
+        None
     }
 
     fn takes(&self, now: Time, packet: &Received<'_>) -> bool {
         self.engine.takes(now, packet)
     }
 
-    fn packet(&mut self, cx: &mut Context<'_>, packet: Received<'_>) {
-        self.engine.handle(cx.now, Input::Datagram(packet));
-    }
-
-    fn opener(&self) -> Option<OpenerId> {
-        Some(OpenerId::GIST_NAT)
-    }
-
-    fn hand_over(&self, now: Time, to: &mut Entries) {
-        self.engine.hand_over(now, to);
-    }
-
-    fn leaves(&self, id: PinholeId) -> bool {
-        self.engine.leaves(id)
-    }
-
-    fn take_over(&mut self, cx: &mut Context<'_>, entries: Entries) {
-        self.engine.take_over(cx.now, entries);
-    }
-
-    fn pinhole(&mut self, cx: &mut Context<'_>, id: PinholeId, result: Result<(), PinholeError>) {
-        self.engine.handle(cx.now, Input::Opened { id, result });
-    }
-
-    fn flow(&mut self, cx: &mut Context<'_>, id: PinholeId, translation: Option<Translation>) {
-        self.engine.handle(cx.now, Input::Found { id, translation });
-    }
-
     fn next(&mut self, _: &mut Context<'_>) -> Option<Next> {
         self.engine.has_output().then_some(Next::Driver)
-    }
-
-    fn poll(&mut self, _: LookupsOf<'_>) -> Option<Output<'_, super::Event>> {
-        Some(match self.engine.poll()? {
-            Out::Transmit(packet) => Output::Transmit(packet),
-            Out::Open { id, pinhole, lifetime } => Output::OpenPinhole { id, pinhole, lifetime },
-            Out::Close { id } => Output::ClosePinhole { id },
-            Out::Find { id, packets } => Output::FindFlow { id, packets },
-        })
     }
 
     fn next_deadline(&self) -> Option<Time> {
@@ -101,7 +106,24 @@ impl Protocol for Instance {
     }
 }
 
+impl Restart for Instance {
+    fn hand_over(&self, now: Time, to: &mut Entries) {
+        self.engine.hand_over(now, to);
+    }
+
+    fn leaves(&self, id: PinholeId) -> bool {
+        self.engine.leaves(id)
+    }
+
+    /// Its pinholes are no passages of admission control.
+    fn record_stop(&self, _: &mut Context<'_>, _: u32, _: bool) -> Option<u32> {
+        None
+    }
+}
+
 impl Composed for Instance {
+    const NAME: &'static str = "gist_nat";
+
     type Config = Config;
     type Command = Command;
     type Event = Event;
@@ -110,8 +132,8 @@ impl Composed for Instance {
         Ok(config.validated()?)
     }
 
-    fn entries(config: &Config) -> Vec<EntryRequest> {
-        vec![Gateway::entry(config)]
+    fn needs(config: &Config) -> Needs {
+        Needs { applications: Vec::new(), ports: Vec::new(), entries: vec![Gateway::entry(config)] }
     }
 
     fn new(mut config: Config, setup: &mut Setup) -> Result<Self, ConfigError> {
@@ -128,6 +150,15 @@ impl Composed for Instance {
 
     fn command(&mut self, _: &mut Context<'_>, _: u64, command: Command) {
         match command {}
+    }
+
+    fn poll<E>(&mut self, _: LookupsOf<'_>, _: impl FnOnce(u64, Event) -> E) -> Option<Output<'_, E>> {
+        Some(match self.engine.poll()? {
+            Out::Transmit(packet) => Output::Transmit(packet),
+            Out::Open { id, pinhole, lifetime } => Output::OpenPinhole { id, pinhole, lifetime },
+            Out::Close { id } => Output::ClosePinhole { id },
+            Out::Find { id, packets } => Output::FindFlow { id, packets },
+        })
     }
 
     fn not_running(command: &Command) -> Option<Event> {

@@ -3,16 +3,17 @@
 use signalbox_core::Counter;
 use signalbox_core::handover::Entries;
 use signalbox_core::metrics::{Gauge, SESSIONS, Subsystem};
-use signalbox_core::node::{Interface, NoRoute, Output, Route};
-use signalbox_core::pinhole::{OpenerId, PinholeError, PinholeId};
-use signalbox_core::service::Indication;
-use signalbox_core::{Changes, NslpId, SessionChange, Time};
+use signalbox_core::node::Output;
+use signalbox_core::packet::Received;
+use signalbox_core::pinhole::{OpenerId, PinholeId};
+use signalbox_core::{Changes, Entry, NslpId, SessionChange, Time};
 pub(super) use signalbox_natfw::engine::{Command, Config, NatfwEvent as Event};
 use signalbox_natfw::engine::{Input, Natfw, Output as Out, Refusal};
 
 use crate::config::ConfigError;
-use crate::protocol::{Composed, Context, Next, Protocol, Setup, Size};
-use crate::routes::LookupsOf;
+use crate::protocol::{
+    self, Composed, Context, LookupsOf, Needs, Next, Owners, Protocol, Restart, Setup, Size,
+};
 
 /// The NATFW application, as the node runs it.
 #[derive(Debug)]
@@ -21,74 +22,59 @@ pub(crate) struct Instance {
 }
 
 impl Protocol for Instance {
-    fn timer(&mut self, cx: &mut Context<'_>) {
-        self.engine.handle(cx.now, Input::Timer, cx.resources);
+    fn handle(&mut self, cx: &mut Context<'_>, input: protocol::Input<'_>) {
+        let input = match input {
+            protocol::Input::Timer => Input::Timer,
+            protocol::Input::Interfaces(interfaces) => Input::Interfaces(interfaces),
+            protocol::Input::Rules => Input::Rules,
+            protocol::Input::Route { id, result } => Input::Route { id, result },
+            protocol::Input::PinholeOpened { id, result } => Input::Opened { id, result },
+            protocol::Input::Indication(indication) => Input::Indication(indication),
+            protocol::Input::Handover(entries) => Input::Handover(entries),
+            protocol::Input::Stop { handed_over } => Input::Stop { handed_over },
+            protocol::Input::WallClock(_)
+            | protocol::Input::LinkSpeeds(_)
+            | protocol::Input::Packet(_)
+            | protocol::Input::TransmitFailed { .. }
+            | protocol::Input::Undeliverable { .. }
+            | protocol::Input::RouteChanged(_)
+            | protocol::Input::NeighbourMoved { .. }
+            | protocol::Input::Multicast(_)
+            | protocol::Input::Stream(_)
+            | protocol::Input::Grant(_)
+            | protocol::Input::FlowFound { .. }
+            | protocol::Input::Request(_) => return,
+        };
+        self.engine.handle(cx.now, input, cx.resources);
     }
 
-    fn interfaces(&mut self, cx: &mut Context<'_>, interfaces: &[Interface]) {
-        self.engine.handle(cx.now, Input::Interfaces(interfaces), cx.resources);
+    fn takes(&self, _: Time, _: &Received<'_>) -> bool {
+        true
     }
 
-    fn route(&mut self, cx: &mut Context<'_>, id: u64, result: Result<Route, NoRoute>) {
-        self.engine.handle(cx.now, Input::Route { id, result }, cx.resources);
+    fn prepare(&self, _: &[(Entry, &[u8])]) -> bool {
+        false
     }
 
-    fn rules(&mut self, cx: &mut Context<'_>) {
-        self.engine.handle(cx.now, Input::Rules, cx.resources);
+    fn owners(&self) -> Owners {
+        Owners { reserver: None, opener: Some(OpenerId::NATFW) }
     }
 
-    fn opener(&self) -> Option<OpenerId> {
-        Some(OpenerId::NATFW)
+    fn restart(&self) -> Option<&dyn Restart> {
+        Some(self)
     }
 
-    fn stop(&mut self, cx: &mut Context<'_>, handed_over: bool) {
-        self.engine.handle(cx.now, Input::Stop { handed_over }, cx.resources);
-    }
-
-    fn record_stop(&self, cx: &mut Context<'_>, from: u32, left: bool) -> Option<u32> {
-        self.engine.record_stop(from, left, cx.resources)
-    }
-
-    fn hand_over(&self, now: Time, to: &mut Entries) {
-        self.engine.hand_over(now, to);
-    }
-
-    fn leaves(&self, id: PinholeId) -> bool {
-        self.engine.leaves(id)
-    }
-
-    fn take_over(&mut self, cx: &mut Context<'_>, entries: Entries) {
-        self.engine.handle(cx.now, Input::Handover(entries), cx.resources);
-    }
-
-    fn pinhole(&mut self, cx: &mut Context<'_>, id: PinholeId, result: Result<(), PinholeError>) {
-        self.engine.handle(cx.now, Input::Opened { id, result }, cx.resources);
-    }
-
-    fn indication(&mut self, cx: &mut Context<'_>, indication: Indication<'_>) {
-        self.engine.handle(cx.now, Input::Indication(indication), cx.resources);
+    fn flush(&mut self) -> bool {
+        false
     }
 
     fn next(&mut self, _: &mut Context<'_>) -> Option<Next> {
         self.engine.next().map(Next::from)
     }
 
-    fn poll(&mut self, lookups: LookupsOf<'_>) -> Option<Output<'_, super::Event>> {
-        Some(match self.engine.poll()? {
-            Out::RouteLookup { id, query } => Output::RouteLookup { id: lookups.put(id), query },
-            Out::Open { id, pinhole, lifetime } => Output::OpenPinhole { id, pinhole, lifetime },
-            Out::Close { id } => Output::ClosePinhole { id },
-            Out::Event { id, event } => Output::Event(super::Event::Natfw { id, event }),
-            Out::Request(_) => {
-                debug_assert!(false, "the request is GIST's");
-                return None;
-            }
-        })
-    }
-
     fn pass(&mut self, cx: &mut Context<'_>, to: &mut dyn Protocol) {
         match self.engine.poll() {
-            Some(Out::Request(request)) => to.request(cx, request),
+            Some(Out::Request(request)) => to.handle(cx, protocol::Input::Request(request)),
             Some(Out::RouteLookup { .. } | Out::Open { .. } | Out::Close { .. } | Out::Event { .. })
             | None => {
                 debug_assert!(false, "the output is the driver's");
@@ -118,7 +104,23 @@ impl Protocol for Instance {
     }
 }
 
+impl Restart for Instance {
+    fn hand_over(&self, now: Time, to: &mut Entries) {
+        self.engine.hand_over(now, to);
+    }
+
+    fn leaves(&self, id: PinholeId) -> bool {
+        self.engine.leaves(id)
+    }
+
+    fn record_stop(&self, cx: &mut Context<'_>, from: u32, left: bool) -> Option<u32> {
+        self.engine.record_stop(from, left, cx.resources)
+    }
+}
+
 impl Composed for Instance {
+    const NAME: &'static str = "natfw";
+
     type Config = Config;
     type Command = Command;
     type Event = Event;
@@ -130,8 +132,8 @@ impl Composed for Instance {
         Ok(config.validated()?)
     }
 
-    fn claims(config: &Config) -> Vec<NslpId> {
-        vec![config.nslp]
+    fn needs(config: &Config) -> Needs {
+        Needs::of_applications(vec![config.nslp])
     }
 
     fn new(config: Config, setup: &mut Setup) -> Result<Self, ConfigError> {
@@ -146,6 +148,23 @@ impl Composed for Instance {
 
     fn command(&mut self, cx: &mut Context<'_>, id: u64, command: Command) {
         self.engine.handle(cx.now, Input::Command { id, command }, cx.resources);
+    }
+
+    fn poll<E>(
+        &mut self,
+        lookups: LookupsOf<'_>,
+        event: impl FnOnce(u64, Event) -> E,
+    ) -> Option<Output<'_, E>> {
+        Some(match self.engine.poll()? {
+            Out::RouteLookup { id, query } => Output::RouteLookup { id: lookups.put(id), query },
+            Out::Open { id, pinhole, lifetime } => Output::OpenPinhole { id, pinhole, lifetime },
+            Out::Close { id } => Output::ClosePinhole { id },
+            Out::Event { id, event: of } => Output::Event(event(id, of)),
+            Out::Request(_) => {
+                debug_assert!(false, "the request is GIST's");
+                return None;
+            }
+        })
     }
 
     fn not_running(command: &Command) -> Option<Event> {

@@ -2,15 +2,17 @@
 
 use signalbox_core::Counter;
 use signalbox_core::metrics::{Gauge, Subsystem};
-use signalbox_core::node::{Interface, NoRoute, Output, Route};
-use signalbox_core::service::{self, Indication};
-use signalbox_core::{NslpId, Time};
+use signalbox_core::node::Output;
+use signalbox_core::packet::Received;
+use signalbox_core::service;
+use signalbox_core::{Changes, Entry, NslpId, SessionChange, Time};
 pub(super) use signalbox_ping::engine::{Command, Config, PingEvent as Event};
 use signalbox_ping::engine::{Input, Output as Out, Ping, Refusal};
 
 use crate::config::ConfigError;
-use crate::protocol::{Composed, Context, Next, Protocol, Setup, Size};
-use crate::routes::LookupsOf;
+use crate::protocol::{
+    self, Composed, Context, LookupsOf, Needs, Next, Owners, Protocol, Restart, Setup, Size,
+};
 
 /// Ping, as the node runs it.
 #[derive(Debug)]
@@ -19,44 +21,63 @@ pub(crate) struct Instance {
 }
 
 impl Protocol for Instance {
-    fn set_wall_clock(&mut self, wall_clock_us: u64) {
-        self.engine.set_wall_clock(wall_clock_us);
+    fn handle(&mut self, cx: &mut Context<'_>, input: protocol::Input<'_>) {
+        let input = match input {
+            protocol::Input::Timer => Input::Timer,
+            protocol::Input::Interfaces(interfaces) => Input::Interfaces(interfaces),
+            protocol::Input::WallClock(wall_clock_us) => return self.engine.set_wall_clock(wall_clock_us),
+            protocol::Input::Route { id, result } => Input::Route { id, result },
+            protocol::Input::Indication(indication) => Input::Indication(indication),
+            protocol::Input::Rules
+            | protocol::Input::LinkSpeeds(_)
+            | protocol::Input::Packet(_)
+            | protocol::Input::TransmitFailed { .. }
+            | protocol::Input::Undeliverable { .. }
+            | protocol::Input::RouteChanged(_)
+            | protocol::Input::NeighbourMoved { .. }
+            | protocol::Input::Multicast(_)
+            | protocol::Input::Stream(_)
+            | protocol::Input::Grant(_)
+            | protocol::Input::PinholeOpened { .. }
+            | protocol::Input::FlowFound { .. }
+            | protocol::Input::Request(_)
+            | protocol::Input::Handover(_)
+            | protocol::Input::Stop { .. } => return,
+        };
+        self.engine.handle(cx.now, input);
     }
 
-    fn timer(&mut self, cx: &mut Context<'_>) {
-        self.engine.handle(cx.now, Input::Timer);
+    fn takes(&self, _: Time, _: &Received<'_>) -> bool {
+        true
     }
 
-    fn interfaces(&mut self, cx: &mut Context<'_>, interfaces: &[Interface]) {
-        self.engine.handle(cx.now, Input::Interfaces(interfaces));
+    fn prepare(&self, _: &[(Entry, &[u8])]) -> bool {
+        false
     }
 
-    fn route(&mut self, cx: &mut Context<'_>, id: u64, result: Result<Route, NoRoute>) {
-        self.engine.handle(cx.now, Input::Route { id, result });
+    fn owners(&self) -> Owners {
+        Owners::NEITHER
     }
 
-    fn indication(&mut self, cx: &mut Context<'_>, indication: Indication<'_>) {
-        self.engine.handle(cx.now, Input::Indication(indication));
+    fn restart(&self) -> Option<&dyn Restart> {
+        None
+    }
+
+    fn flush(&mut self) -> bool {
+        false
+    }
+
+    fn changes(&mut self) -> Option<&mut Changes<SessionChange>> {
+        None
     }
 
     fn next(&mut self, _: &mut Context<'_>) -> Option<Next> {
         self.engine.next().map(Next::from)
     }
 
-    fn poll(&mut self, lookups: LookupsOf<'_>) -> Option<Output<'_, super::Event>> {
-        Some(match self.engine.poll()? {
-            Out::RouteLookup { id, query } => Output::RouteLookup { id: lookups.put(id), query },
-            Out::Event { id, event } => Output::Event(super::Event::Ping { id, event }),
-            Out::Request(_) => {
-                debug_assert!(false, "the request is GIST's");
-                return None;
-            }
-        })
-    }
-
     fn pass(&mut self, cx: &mut Context<'_>, to: &mut dyn Protocol) {
         match self.engine.poll() {
-            Some(Out::Request(request)) => to.request(cx, request),
+            Some(Out::Request(request)) => to.handle(cx, protocol::Input::Request(request)),
             Some(Out::RouteLookup { .. } | Out::Event { .. }) | None => {
                 debug_assert!(false, "the output is the driver's");
             }
@@ -81,6 +102,8 @@ impl Protocol for Instance {
 }
 
 impl Composed for Instance {
+    const NAME: &'static str = "ping";
+
     type Config = Config;
     type Command = Command;
     type Event = Event;
@@ -92,8 +115,8 @@ impl Composed for Instance {
         wrong.map_or(Ok(()), |nslp| Err(ConfigError::PingNslp(nslp)))
     }
 
-    fn claims(config: &Config) -> Vec<NslpId> {
-        [Some(config.nslp), config.nsis].into_iter().flatten().collect()
+    fn needs(config: &Config) -> Needs {
+        Needs::of_applications([Some(config.nslp), config.nsis].into_iter().flatten().collect())
     }
 
     fn new(mut config: Config, setup: &mut Setup) -> Result<Self, ConfigError> {
@@ -101,8 +124,26 @@ impl Composed for Instance {
         Ok(Self { engine: Ping::new(config, setup.rng.array()) })
     }
 
+    /// It has no settings that change while it runs.
+    fn reload(&mut self, _: Time, _: Config) {}
+
     fn command(&mut self, cx: &mut Context<'_>, id: u64, command: Command) {
         self.engine.handle(cx.now, Input::Command { id, command });
+    }
+
+    fn poll<E>(
+        &mut self,
+        lookups: LookupsOf<'_>,
+        event: impl FnOnce(u64, Event) -> E,
+    ) -> Option<Output<'_, E>> {
+        Some(match self.engine.poll()? {
+            Out::RouteLookup { id, query } => Output::RouteLookup { id: lookups.put(id), query },
+            Out::Event { id, event: of } => Output::Event(event(id, of)),
+            Out::Request(_) => {
+                debug_assert!(false, "the request is GIST's");
+                return None;
+            }
+        })
     }
 
     fn not_running(command: &Command) -> Option<Event> {

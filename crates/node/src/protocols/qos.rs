@@ -2,15 +2,16 @@
 
 use signalbox_core::Counter;
 use signalbox_core::metrics::{Gauge, SESSIONS, Subsystem};
-use signalbox_core::node::{Interface, NoRoute, Output, Route};
-use signalbox_core::service::Indication;
-use signalbox_core::{Changes, NslpId, ReserverId, SessionChange, Time};
+use signalbox_core::node::Output;
+use signalbox_core::packet::Received;
+use signalbox_core::{Changes, Entry, NslpId, SessionChange, Time};
 pub(super) use signalbox_qos::engine::{Command, Config};
 use signalbox_qos::engine::{Input, Output as Out, PROTOCOL, Qos, QosEvent, Refusal};
 
 use crate::config::ConfigError;
-use crate::protocol::{Composed, Context, GrantInput, Next, Protocol, Setup, Size};
-use crate::routes::LookupsOf;
+use crate::protocol::{
+    self, Composed, Context, GrantInput, LookupsOf, Needs, Next, Owners, Protocol, Restart, Setup, Size,
+};
 
 /// Boxed, since it is much larger than the events of other protocols.
 pub(super) type Event = Box<QosEvent>;
@@ -22,54 +23,61 @@ pub(crate) struct Instance {
 }
 
 impl Protocol for Instance {
-    fn timer(&mut self, cx: &mut Context<'_>) {
-        self.engine.handle(cx.now, Input::Timer, cx.resources);
+    fn handle(&mut self, cx: &mut Context<'_>, input: protocol::Input<'_>) {
+        let input = match input {
+            protocol::Input::Timer => Input::Timer,
+            protocol::Input::Interfaces(interfaces) => Input::Interfaces(interfaces),
+            protocol::Input::Route { id, result } => Input::Route { id, result },
+            protocol::Input::Grant(GrantInput::Lost { key, grant, why }) => Input::Lost { key, grant, why },
+            protocol::Input::Indication(indication) => Input::Indication(indication),
+            // QoS never marks a request as reducible, so no part of a grant is taken.
+            protocol::Input::Grant(GrantInput::Reduced { .. })
+            | protocol::Input::WallClock(_)
+            | protocol::Input::Rules
+            | protocol::Input::LinkSpeeds(_)
+            | protocol::Input::Packet(_)
+            | protocol::Input::TransmitFailed { .. }
+            | protocol::Input::Undeliverable { .. }
+            | protocol::Input::RouteChanged(_)
+            | protocol::Input::NeighbourMoved { .. }
+            | protocol::Input::Multicast(_)
+            | protocol::Input::Stream(_)
+            | protocol::Input::PinholeOpened { .. }
+            | protocol::Input::FlowFound { .. }
+            | protocol::Input::Request(_)
+            | protocol::Input::Handover(_)
+            | protocol::Input::Stop { .. } => return,
+        };
+        self.engine.handle(cx.now, input, cx.resources);
     }
 
-    fn interfaces(&mut self, cx: &mut Context<'_>, interfaces: &[Interface]) {
-        self.engine.handle(cx.now, Input::Interfaces(interfaces), cx.resources);
+    fn takes(&self, _: Time, _: &Received<'_>) -> bool {
+        true
     }
 
-    fn route(&mut self, cx: &mut Context<'_>, id: u64, result: Result<Route, NoRoute>) {
-        self.engine.handle(cx.now, Input::Route { id, result }, cx.resources);
+    fn prepare(&self, _: &[(Entry, &[u8])]) -> bool {
+        false
     }
 
-    fn reserver(&self) -> Option<ReserverId> {
-        Some(PROTOCOL)
+    fn owners(&self) -> Owners {
+        Owners { reserver: Some(PROTOCOL), opener: None }
     }
 
-    fn grant(&mut self, cx: &mut Context<'_>, input: GrantInput) {
-        match input {
-            GrantInput::Lost { key, grant, why } => {
-                self.engine.handle(cx.now, Input::Lost { key, grant, why }, cx.resources);
-            }
-            // QoS never marks a request as reducible.
-            GrantInput::Reduced { .. } => {}
-        }
+    fn restart(&self) -> Option<&dyn Restart> {
+        None
     }
 
-    fn indication(&mut self, cx: &mut Context<'_>, indication: Indication<'_>) {
-        self.engine.handle(cx.now, Input::Indication(indication), cx.resources);
+    fn flush(&mut self) -> bool {
+        false
     }
 
     fn next(&mut self, _: &mut Context<'_>) -> Option<Next> {
         self.engine.next().map(Next::from)
     }
 
-    fn poll(&mut self, lookups: LookupsOf<'_>) -> Option<Output<'_, super::Event>> {
-        Some(match self.engine.poll()? {
-            Out::RouteLookup { id, query } => Output::RouteLookup { id: lookups.put(id), query },
-            Out::Event { id, event } => Output::Event(super::Event::Qos { id, event: Box::new(event) }),
-            Out::Request(_) => {
-                debug_assert!(false, "the request is GIST's");
-                return None;
-            }
-        })
-    }
-
     fn pass(&mut self, cx: &mut Context<'_>, to: &mut dyn Protocol) {
         match self.engine.poll() {
-            Some(Out::Request(request)) => to.request(cx, request),
+            Some(Out::Request(request)) => to.handle(cx, protocol::Input::Request(request)),
             Some(Out::RouteLookup { .. } | Out::Event { .. }) | None => {
                 debug_assert!(false, "the output is the driver's");
             }
@@ -99,17 +107,23 @@ impl Protocol for Instance {
 }
 
 impl Composed for Instance {
+    const NAME: &'static str = "qos";
+
     type Config = Config;
     type Command = Command;
     type Event = Event;
 
     fn validate(config: &Config) -> Result<(), ConfigError> {
         let foreign = |nslp: &NslpId| matches!(*nslp, NslpId::NONE | NslpId::NATFW);
-        Self::claims(config).into_iter().find(foreign).map_or(Ok(()), |nslp| Err(ConfigError::QosNslp(nslp)))
+        Self::needs(config)
+            .applications
+            .into_iter()
+            .find(foreign)
+            .map_or(Ok(()), |nslp| Err(ConfigError::QosNslp(nslp)))
     }
 
-    fn claims(config: &Config) -> Vec<NslpId> {
-        [Some(config.nslp), config.bypass_nslp].into_iter().flatten().collect()
+    fn needs(config: &Config) -> Needs {
+        Needs::of_applications([Some(config.nslp), config.bypass_nslp].into_iter().flatten().collect())
     }
 
     fn new(config: Config, setup: &mut Setup) -> Result<Self, ConfigError> {
@@ -122,6 +136,21 @@ impl Composed for Instance {
 
     fn command(&mut self, cx: &mut Context<'_>, id: u64, command: Command) {
         self.engine.handle(cx.now, Input::Command { id, command }, cx.resources);
+    }
+
+    fn poll<E>(
+        &mut self,
+        lookups: LookupsOf<'_>,
+        event: impl FnOnce(u64, Event) -> E,
+    ) -> Option<Output<'_, E>> {
+        Some(match self.engine.poll()? {
+            Out::RouteLookup { id, query } => Output::RouteLookup { id: lookups.put(id), query },
+            Out::Event { id, event: of } => Output::Event(event(id, Box::new(of))),
+            Out::Request(_) => {
+                debug_assert!(false, "the request is GIST's");
+                return None;
+            }
+        })
     }
 
     fn not_running(_: &Command) -> Option<Event> {

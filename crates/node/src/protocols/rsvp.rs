@@ -1,23 +1,23 @@
 //! RSVP (RFC 2205).
 
-use core::net::IpAddr;
-
 use signalbox_core::Counter;
 use signalbox_core::handover::Entries;
 use signalbox_core::metrics::{Gauge, PEERS, SESSIONS, Subsystem};
-use signalbox_core::node::{Interface, NoRoute, Output, Prefix, Route};
+use signalbox_core::node::Output;
 use signalbox_core::packet::{ROUTER_ALERT_RSVP_V6, Received, Transmit};
+use signalbox_core::pinhole::PinholeId;
 use signalbox_core::{
-    AlertRule, Changes, Entry, EntryRequest, IfIndex, Intercept, Interfaces, Match, ReserverId,
-    SessionChange, Time, Unproved,
+    AlertRule, Changes, Entry, EntryRequest, Intercept, Interfaces, Match, SessionChange, Time, Unproved,
 };
 use signalbox_rsvp::engine::neighbour;
 pub(super) use signalbox_rsvp::engine::{Command, Config};
 use signalbox_rsvp::engine::{Input, InterfaceConfig, Output as Out, PROTOCOL, Refused, Rsvp, RsvpEvent};
 
 use crate::config::ConfigError;
-use crate::protocol::{Composed, Context, GrantInput, MulticastRoute, Next, Protocol, Setup, Size};
-use crate::routes::LookupsOf;
+use crate::protocol::{
+    self, Composed, Context, GrantInput, LookupsOf, MulticastRoute, Needs, Next, Owners, Protocol, Restart,
+    Setup, Size,
+};
 
 /// IP protocol 46 (RFC 2205 §3.3).
 const ENTRY: Entry = Entry::Ip(46);
@@ -53,87 +53,66 @@ pub(crate) struct Instance {
 }
 
 impl Protocol for Instance {
-    fn set_wall_clock(&mut self, wall_clock_us: u64) {
-        self.engine.set_wall_clock(wall_clock_us);
-    }
-
-    fn timer(&mut self, cx: &mut Context<'_>) {
-        self.engine.handle(cx.now, Input::Timer, cx.resources);
-    }
-
-    fn interfaces(&mut self, cx: &mut Context<'_>, interfaces: &[Interface]) {
-        self.engine.handle(cx.now, Input::Interfaces(interfaces), cx.resources);
-    }
-
-    fn packet(&mut self, cx: &mut Context<'_>, packet: Received<'_>) {
-        if packet.entry == ENTRY {
-            self.engine.handle(cx.now, Input::Packet(packet.into()), cx.resources);
-        }
-    }
-
-    fn route(&mut self, cx: &mut Context<'_>, id: u64, result: Result<Route, NoRoute>) {
-        self.engine.handle(cx.now, Input::Route { id, result }, cx.resources);
-    }
-
-    fn route_changed(&mut self, cx: &mut Context<'_>, prefix: Prefix) {
-        self.engine.handle(cx.now, Input::RouteChanged(prefix), cx.resources);
-    }
-
-    fn neighbour_moved(&mut self, cx: &mut Context<'_>, ifindex: IfIndex, address: IpAddr) {
-        self.engine.handle(cx.now, Input::NeighbourMoved { ifindex, address }, cx.resources);
-    }
-
-    fn multicast(&mut self, cx: &mut Context<'_>, route: MulticastRoute<'_>) {
-        let MulticastRoute { group, source, iif, oifs } = route;
-        self.engine.handle(cx.now, Input::Multicast { group, source, iif, oifs }, cx.resources);
-    }
-
-    fn reserver(&self) -> Option<ReserverId> {
-        Some(PROTOCOL)
-    }
-
-    fn grant(&mut self, cx: &mut Context<'_>, input: GrantInput) {
+    fn handle(&mut self, cx: &mut Context<'_>, input: protocol::Input<'_>) {
         let input = match input {
-            GrantInput::Lost { key, grant, why } => Input::Lost { key, grant, why },
-            GrantInput::Reduced { key, grant, rate } => Input::Reduced { key, grant, rate },
+            protocol::Input::Timer => Input::Timer,
+            protocol::Input::Interfaces(interfaces) => Input::Interfaces(interfaces),
+            protocol::Input::WallClock(wall_clock_us) => return self.engine.set_wall_clock(wall_clock_us),
+            protocol::Input::Packet(packet) if packet.entry == ENTRY => Input::Packet(packet.into()),
+            protocol::Input::Route { id, result } => Input::Route { id, result },
+            protocol::Input::RouteChanged(prefix) => Input::RouteChanged(prefix),
+            protocol::Input::NeighbourMoved { ifindex, address } => {
+                Input::NeighbourMoved { ifindex, address }
+            }
+            protocol::Input::Multicast(MulticastRoute { group, source, iif, oifs }) => {
+                Input::Multicast { group, source, iif, oifs }
+            }
+            protocol::Input::Grant(GrantInput::Lost { key, grant, why }) => Input::Lost { key, grant, why },
+            protocol::Input::Grant(GrantInput::Reduced { key, grant, rate }) => {
+                Input::Reduced { key, grant, rate }
+            }
+            protocol::Input::Handover(entries) => Input::Handover(entries),
+            // Replies to a diagnosis only leave by the other entry.
+            protocol::Input::Packet(_)
+            | protocol::Input::Rules
+            | protocol::Input::LinkSpeeds(_)
+            | protocol::Input::TransmitFailed { .. }
+            | protocol::Input::Undeliverable { .. }
+            | protocol::Input::Stream(_)
+            | protocol::Input::PinholeOpened { .. }
+            | protocol::Input::FlowFound { .. }
+            | protocol::Input::Indication(_)
+            | protocol::Input::Request(_)
+            | protocol::Input::Stop { .. } => return,
         };
         self.engine.handle(cx.now, input, cx.resources);
     }
 
-    fn hand_over(&self, now: Time, to: &mut Entries) {
-        self.engine.hand_over(now, to);
+    fn takes(&self, _: Time, _: &Received<'_>) -> bool {
+        true
     }
 
-    fn take_over(&mut self, cx: &mut Context<'_>, entries: Entries) {
-        self.engine.handle(cx.now, Input::Handover(entries), cx.resources);
+    fn prepare(&self, _: &[(Entry, &[u8])]) -> bool {
+        false
+    }
+
+    fn owners(&self) -> Owners {
+        Owners { reserver: Some(PROTOCOL), opener: None }
+    }
+
+    fn restart(&self) -> Option<&dyn Restart> {
+        Some(self)
+    }
+
+    /// It never answers [`Next::Gist`].
+    fn pass(&mut self, _: &mut Context<'_>, _: &mut dyn Protocol) {}
+
+    fn flush(&mut self) -> bool {
+        false
     }
 
     fn next(&mut self, _: &mut Context<'_>) -> Option<Next> {
         self.engine.has_output().then_some(Next::Driver)
-    }
-
-    fn poll(&mut self, lookups: LookupsOf<'_>) -> Option<Output<'_, super::Event>> {
-        Some(match self.engine.poll()? {
-            Out::Send(packet) => Output::Transmit(packet.into()),
-            Out::Reply { src, dst, tos, payload } => Output::Transmit(Transmit {
-                entry: REPLIES,
-                src,
-                dst,
-                ifindex: None,
-                gateway: None,
-                ttl: 64,
-                tos,
-                dont_fragment: false,
-                flow_label: 0,
-                unproved: true,
-                options: &[],
-                payload,
-            }),
-            Out::RouteLookup { id, query } => Output::RouteLookup { id: lookups.put(id), query },
-            Out::MulticastLookup { group, source } => Output::MulticastLookup { group, source },
-            Out::MulticastRelease { group, source } => Output::MulticastRelease { group, source },
-            Out::Event { id, event } => Output::Event(super::Event::Rsvp { id, event: Box::new(event) }),
-        })
     }
 
     fn next_deadline(&self) -> Option<Time> {
@@ -162,7 +141,23 @@ impl Protocol for Instance {
     }
 }
 
+impl Restart for Instance {
+    fn hand_over(&self, now: Time, to: &mut Entries) {
+        self.engine.hand_over(now, to);
+    }
+
+    fn leaves(&self, _: PinholeId) -> bool {
+        false
+    }
+
+    fn record_stop(&self, _: &mut Context<'_>, _: u32, _: bool) -> Option<u32> {
+        None
+    }
+}
+
 impl Composed for Instance {
+    const NAME: &'static str = "rsvp";
+
     type Config = Config;
     type Command = Command;
     type Event = Event;
@@ -173,14 +168,15 @@ impl Composed for Instance {
 
     /// IP protocol 46 with RSVP's Router Alert (RFC 2205 §3.3, RFC 2711 §2.1), and the port by which replies to a
     /// diagnosis leave (RFC 2745 §6).
-    fn entries(config: &Config) -> Vec<EntryRequest> {
+    fn needs(config: &Config) -> Needs {
         let alert = AlertRule::Value { ipv4: 0, ipv6: ROUTER_ALERT_RSVP_V6 };
         let intercept = Intercept::passing(alert, Vec::new());
         let entry = EntryRequest::local(ENTRY, Subsystem::part("rsvp_io", "rsvp")).with_intercept(intercept);
-        vec![
+        let entries = vec![
             EntryRequest { unproved: Some(unproved(config)), ..entry },
             EntryRequest::send_only(REPLIES, Subsystem::part("rsvp_udp_io", "rsvp")),
-        ]
+        ];
+        Needs { applications: Vec::new(), ports: Vec::new(), entries }
     }
 
     fn new(mut config: Config, setup: &mut Setup) -> Result<Self, ConfigError> {
@@ -201,6 +197,34 @@ impl Composed for Instance {
 
     fn command(&mut self, cx: &mut Context<'_>, id: u64, command: Command) {
         self.engine.handle(cx.now, Input::Command { id, command }, cx.resources);
+    }
+
+    fn poll<E>(
+        &mut self,
+        lookups: LookupsOf<'_>,
+        event: impl FnOnce(u64, Event) -> E,
+    ) -> Option<Output<'_, E>> {
+        Some(match self.engine.poll()? {
+            Out::Send(packet) => Output::Transmit(packet.into()),
+            Out::Reply { src, dst, tos, payload } => Output::Transmit(Transmit {
+                entry: REPLIES,
+                src,
+                dst,
+                ifindex: None,
+                gateway: None,
+                ttl: 64,
+                tos,
+                dont_fragment: false,
+                flow_label: 0,
+                unproved: true,
+                options: &[],
+                payload,
+            }),
+            Out::RouteLookup { id, query } => Output::RouteLookup { id: lookups.put(id), query },
+            Out::MulticastLookup { group, source } => Output::MulticastLookup { group, source },
+            Out::MulticastRelease { group, source } => Output::MulticastRelease { group, source },
+            Out::Event { id, event: of } => Output::Event(event(id, Box::new(of))),
+        })
     }
 
     fn not_running(_: &Command) -> Option<Event> {

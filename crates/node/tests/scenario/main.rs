@@ -4,6 +4,7 @@
 mod applications;
 #[cfg(feature = "test-protocol")]
 mod beacon;
+mod beside;
 mod boomerang;
 mod bypass;
 mod campaign;

@@ -22,11 +22,11 @@ use signalbox_casp::engine::{self as casp, Casp, Input, Output as Out, OwnedRequ
 use signalbox_casp::wire::ClientType;
 use signalbox_core::handover::Entries;
 use signalbox_core::metrics::{Gauge, PEERS, SESSIONS, Subsystem};
-use signalbox_core::node::{Interface, NoRoute, Output, Prefix, Route, RouteQuery, StreamId};
+use signalbox_core::node::{Interface, Output, Prefix, RouteQuery, StreamId};
 use signalbox_core::packet::Received;
-use signalbox_core::pinhole::{OpenerId, PinholeError, PinholeId};
+use signalbox_core::pinhole::{OpenerId, PinholeId};
 use signalbox_core::traffic::FlowFilter;
-use signalbox_core::{Changes, Counter, EntryRequest, IfIndex, ReserverId, SessionChange, SessionId, Time};
+use signalbox_core::{Changes, Counter, Entry, EntryRequest, IfIndex, SessionChange, SessionId, Time};
 
 pub use self::config::CaspConfig;
 pub use self::dns::{DNS, DnsConfig, is_domain};
@@ -47,8 +47,9 @@ use self::pings::Pings;
 use self::reservations::Reservations;
 use crate::channels::{Channels, SCTP, Transport};
 use crate::config::ConfigError;
-use crate::protocol::{Composed, Context, GrantInput, Next, Protocol, Setup, Size, StreamInput};
-use crate::routes::LookupsOf;
+use crate::protocol::{
+    self, Composed, Context, GrantInput, LookupsOf, Needs, Next, Owners, Protocol, Restart, Setup, Size,
+};
 
 /// What a user asks CASP.
 #[derive(Debug, Clone, PartialEq)]
@@ -167,9 +168,7 @@ impl Instance {
             None => self.refused.push((id, NOT_OPENING)),
         }
     }
-}
 
-impl Protocol for Instance {
     fn timer(&mut self, cx: &mut Context<'_>) {
         self.channels.timer(cx.now, &mut self.engine);
         self.dns.timer(cx.now, &mut self.channels.out);
@@ -185,7 +184,7 @@ impl Protocol for Instance {
         self.engine.handle(cx.now, Input::Timer);
     }
 
-    fn interfaces(&mut self, cx: &mut Context<'_>, interfaces: &[Interface]) {
+    fn interfaces(&mut self, now: Time, interfaces: &[Interface]) {
         self.channels.listen();
         self.ping.interfaces(interfaces);
         self.dns.set_own(interfaces.iter().flat_map(|one| one.addresses.iter().copied()).collect());
@@ -196,15 +195,15 @@ impl Protocol for Instance {
             passages.interfaces(interfaces);
         }
         self.find_sources();
-        self.engine.handle(cx.now, Input::Interfaces(interfaces));
-        self.channels.interfaces(cx.now, interfaces, &mut self.engine);
+        self.engine.handle(now, Input::Interfaces(interfaces));
+        self.channels.interfaces(now, interfaces, &mut self.engine);
         let (opening, channels) = (&self.opening, &self.channels);
         self.dialing.retain(|stream, _| opening.contains_key(stream) || channels.has(*stream));
         // The kernel does not report the routes that disappear with a link.
         let up = interfaces.iter().filter(|one| one.up).map(|one| one.ifindex).collect();
         if !core::mem::replace(&mut self.up, up).is_subset(&self.up) {
             for addr in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
-                self.engine.handle(cx.now, Input::RouteChanged(Prefix { addr, len: 0 }));
+                self.engine.handle(now, Input::RouteChanged(Prefix { addr, len: 0 }));
             }
         }
     }
@@ -220,120 +219,86 @@ impl Protocol for Instance {
         }
         self.channels.set_wall_clock(wall_clock_us);
     }
+}
+
+impl Protocol for Instance {
+    fn handle(&mut self, cx: &mut Context<'_>, input: protocol::Input<'_>) {
+        let now = cx.now;
+        match input {
+            protocol::Input::Timer => self.timer(cx),
+            protocol::Input::Interfaces(interfaces) => self.interfaces(now, interfaces),
+            protocol::Input::WallClock(wall_clock_us) => self.set_wall_clock(wall_clock_us),
+            protocol::Input::Rules => {
+                if let Some(passages) = &mut self.passages {
+                    passages.client.rules_changed(now);
+                }
+            }
+            protocol::Input::Packet(packet) if packet.entry == SCTP => {
+                if !packet.dst.ip().is_multicast() && packet.dst.ip() != IpAddr::V4(Ipv4Addr::BROADCAST) {
+                    self.channels.sctp_packet(now, packet, &mut self.engine);
+                }
+            }
+            protocol::Input::Packet(packet) => self.engine.handle(now, Input::Packet(packet)),
+            protocol::Input::Undeliverable { quoted } => {
+                self.engine.handle(now, Input::Unreachable { quoted })
+            }
+            protocol::Input::Route { id, result } => match self.asked.remove(&id) {
+                Some(what) => self.answered(cx, what, result),
+                None => self.engine.handle(now, Input::Route { id, result }),
+            },
+            protocol::Input::RouteChanged(prefix) => {
+                self.find_sources();
+                self.engine.handle(now, Input::RouteChanged(prefix));
+            }
+            protocol::Input::NeighbourMoved { ifindex, address } => {
+                self.engine.handle(now, Input::NeighbourMoved { ifindex, address });
+            }
+            protocol::Input::Stream(input) => self.stream(now, input),
+            protocol::Input::Grant(GrantInput::Lost { key, .. }) => {
+                if let Some(reservations) = &mut self.reservations {
+                    reservations.client.lost(now, key, cx.resources);
+                }
+            }
+            protocol::Input::PinholeOpened { id, result } => {
+                if let Some(passages) = &mut self.passages {
+                    passages.client.opened(now, id, result, cx.resources);
+                }
+            }
+            protocol::Input::Handover(entries) => {
+                if let Some(passages) = &mut self.passages {
+                    passages.client.take_over(now, entries);
+                }
+            }
+            // The client never marks a request as reducible, so no part of a grant is taken.
+            protocol::Input::Grant(GrantInput::Reduced { .. })
+            | protocol::Input::LinkSpeeds(_)
+            | protocol::Input::TransmitFailed { .. }
+            | protocol::Input::Multicast(_)
+            | protocol::Input::FlowFound { .. }
+            | protocol::Input::Indication(_)
+            | protocol::Input::Request(_)
+            | protocol::Input::Stop { .. } => {}
+        }
+    }
+
+    fn prepare(&self, _: &[(Entry, &[u8])]) -> bool {
+        false
+    }
+
+    fn owners(&self) -> Owners {
+        Owners { reserver: Some(PROTOCOL), opener: Some(OpenerId::CASP) }
+    }
+
+    fn restart(&self) -> Option<&dyn Restart> {
+        Some(self)
+    }
+
+    /// It never answers [`Next::Gist`].
+    fn pass(&mut self, _: &mut Context<'_>, _: &mut dyn Protocol) {}
 
     /// A packet of SCTP that is not for CASP is GIST's, which answers those of no association, too (RFC 9260 §8.4).
     fn takes(&self, _: Time, packet: &Received<'_>) -> bool {
         packet.entry != SCTP || self.channels.takes_sctp(packet)
-    }
-
-    fn packet(&mut self, cx: &mut Context<'_>, packet: Received<'_>) {
-        if packet.entry == SCTP {
-            if !packet.dst.ip().is_multicast() && packet.dst.ip() != IpAddr::V4(Ipv4Addr::BROADCAST) {
-                self.channels.sctp_packet(cx.now, packet, &mut self.engine);
-            }
-            return;
-        }
-        self.engine.handle(cx.now, Input::Packet(packet));
-    }
-
-    fn undeliverable(&mut self, cx: &mut Context<'_>, quoted: &[u8]) {
-        self.engine.handle(cx.now, Input::Unreachable { quoted });
-    }
-
-    fn route(&mut self, cx: &mut Context<'_>, id: u64, result: Result<Route, NoRoute>) {
-        match self.asked.remove(&id) {
-            Some(what) => self.answered(cx, what, result),
-            None => self.engine.handle(cx.now, Input::Route { id, result }),
-        }
-    }
-
-    fn route_changed(&mut self, cx: &mut Context<'_>, prefix: Prefix) {
-        self.find_sources();
-        self.engine.handle(cx.now, Input::RouteChanged(prefix));
-    }
-
-    fn neighbour_moved(&mut self, cx: &mut Context<'_>, ifindex: IfIndex, address: IpAddr) {
-        self.engine.handle(cx.now, Input::NeighbourMoved { ifindex, address });
-    }
-
-    fn reserver(&self) -> Option<ReserverId> {
-        Some(PROTOCOL)
-    }
-
-    fn grant(&mut self, cx: &mut Context<'_>, input: GrantInput) {
-        match (input, &mut self.reservations) {
-            (GrantInput::Lost { key, .. }, Some(reservations)) => {
-                reservations.client.lost(cx.now, key, cx.resources);
-            }
-            // The client never marks a request as reducible.
-            (GrantInput::Reduced { .. } | GrantInput::Lost { .. }, _) => {}
-        }
-    }
-
-    fn rules(&mut self, cx: &mut Context<'_>) {
-        if let Some(passages) = &mut self.passages {
-            passages.client.rules_changed(cx.now);
-        }
-    }
-
-    fn opener(&self) -> Option<OpenerId> {
-        Some(OpenerId::CASP)
-    }
-
-    fn record_stop(&self, cx: &mut Context<'_>, from: u32, _left: bool) -> Option<u32> {
-        self.passages()?.record_stop(from, cx.resources)
-    }
-
-    fn hand_over(&self, now: Time, to: &mut Entries) {
-        if let Some(passages) = &self.passages {
-            passages.client.hand_over(now, to);
-        }
-    }
-
-    fn take_over(&mut self, cx: &mut Context<'_>, entries: Entries) {
-        if let Some(passages) = &mut self.passages {
-            passages.client.take_over(cx.now, entries);
-        }
-    }
-
-    fn pinhole(&mut self, cx: &mut Context<'_>, id: PinholeId, result: Result<(), PinholeError>) {
-        if let Some(passages) = &mut self.passages {
-            passages.client.opened(cx.now, id, result, cx.resources);
-        }
-    }
-
-    fn stream(&mut self, cx: &mut Context<'_>, input: StreamInput<'_>) {
-        match input {
-            StreamInput::Connected { stream, .. }
-            | StreamInput::Octets { stream, .. }
-            | StreamInput::Closed { stream, .. }
-                if Dns::has(stream) =>
-            {
-                return self.resolver_stream(cx.now, stream, &input);
-            }
-            StreamInput::Connected { stream, .. } => {
-                self.dialing.remove(&stream);
-            }
-            StreamInput::Closed { stream, .. } => self.dialed(cx.now, stream),
-            StreamInput::Drained { stream, .. } if Dns::has(stream) => return,
-            StreamInput::Accepted { .. }
-            | StreamInput::Octets { .. }
-            | StreamInput::Drained { .. }
-            | StreamInput::ListenFailed { .. } => {}
-        }
-        let (now, Self { engine, channels, .. }) = (cx.now, self);
-        match input {
-            StreamInput::Accepted { stream, kind, local, peer } => {
-                channels.accepted(now, (stream, kind), local, peer, engine);
-            }
-            StreamInput::Connected { stream, local } => channels.connected(now, stream, local.ip(), engine),
-            StreamInput::Octets { stream, octets } => channels.octets(now, stream, octets, engine),
-            StreamInput::Drained { stream, unsent } => channels.drained(now, stream, unsent, engine),
-            StreamInput::Closed { stream, error, unacknowledged } => {
-                channels.closed(now, stream, error, unacknowledged, engine);
-            }
-            StreamInput::ListenFailed { kind, port } => channels.listen_failed(now, (kind, port), engine),
-        }
     }
 
     fn next(&mut self, cx: &mut Context<'_>) -> Option<Next> {
@@ -361,48 +326,6 @@ impl Protocol for Instance {
             None => return None,
         }
         Some(Next::Worked)
-    }
-
-    fn poll(&mut self, lookups: LookupsOf<'_>) -> Option<Output<'_, super::Event>> {
-        if let Some((id, event)) = self.pings.take_event() {
-            return Some(Output::Event(super::Event::Casp { id, event: Event::Ping(event) }));
-        }
-        if let Some((id, event)) = self.reservations.as_mut().and_then(Reservations::take_event) {
-            return Some(Output::Event(super::Event::Casp { id, event: Event::Reservation(event) }));
-        }
-        if let Some((id, event)) = self.passages.as_mut().and_then(Passages::take_event) {
-            return Some(Output::Event(super::Event::Casp { id, event: Event::Passage(event) }));
-        }
-        match self.passages.as_mut().and_then(Passages::take_work) {
-            Some(Work::Open(id, pinhole, lifetime)) => {
-                return Some(Output::OpenPinhole { id, pinhole, lifetime });
-            }
-            Some(Work::Close(id)) => return Some(Output::ClosePinhole { id }),
-            None => {}
-        }
-        if let Some((id, event)) = self.refused.pop() {
-            return Some(Output::Event(super::Event::Casp { id, event }));
-        }
-        if let Some((id, event)) = self.outside.take_event() {
-            return Some(Output::Event(super::Event::Casp { id, event: Event::Client(event) }));
-        }
-        if let Some((id, query)) = self.lookups.pop() {
-            return Some(Output::RouteLookup { id: lookups.put(id), query });
-        }
-        if !self.channels.out.is_empty() {
-            let down = self.channels.out.pop()?;
-            return Some(self.channels.out.output(down));
-        }
-        Some(match self.engine.poll()? {
-            Out::Send(packet) => Output::Transmit(packet),
-            Out::RouteLookup { id, query } => Output::RouteLookup { id: lookups.put(id), query },
-            // Of a plain TCP connection: the octets are the stream's as they are.
-            Out::Write { stream, octets } => Output::StreamWrite { stream, octets },
-            Out::Discover { .. } | Out::Open { .. } | Out::Close { .. } | Out::Indication { .. } => {
-                debug_assert!(false, "it is not the driver's");
-                return None;
-            }
-        })
     }
 
     fn flush(&mut self) -> bool {
@@ -448,7 +371,25 @@ impl Protocol for Instance {
     }
 }
 
+impl Restart for Instance {
+    fn hand_over(&self, now: Time, to: &mut Entries) {
+        if let Some(passages) = &self.passages {
+            passages.client.hand_over(now, to);
+        }
+    }
+
+    fn leaves(&self, _: PinholeId) -> bool {
+        false
+    }
+
+    fn record_stop(&self, cx: &mut Context<'_>, from: u32, _left: bool) -> Option<u32> {
+        self.passages()?.record_stop(from, cx.resources)
+    }
+}
+
 impl Composed for Instance {
+    const NAME: &'static str = "casp";
+
     type Config = Config;
     type Command = Command;
     type Event = Event;
@@ -457,18 +398,14 @@ impl Composed for Instance {
         config.validated()
     }
 
-    fn ports(config: &Config) -> Vec<u16> {
-        config.ports().listening()
-    }
-
     /// UDP ports of messages and of scout, and SCTP, unless the kernel has it. GIST can have SCTP too.
-    fn entries(config: &Config) -> Vec<EntryRequest> {
+    fn needs(config: &Config) -> Needs {
         let mut entries = Casp::entries(&config.engine).to_vec();
         if config.sctp && !config.channels.kernel_sctp {
             let entry = EntryRequest::local(SCTP, Subsystem::part("sctp_io", "sctp"));
             entries.push(EntryRequest { shared: true, ..entry });
         }
-        entries
+        Needs { applications: Vec::new(), ports: config.ports().listening(), entries }
     }
 
     fn new(config: Config, setup: &mut Setup) -> Result<Self, ConfigError> {
@@ -568,6 +505,52 @@ impl Composed for Instance {
                 self.outside.leave(id, &mut self.engine);
             }
         }
+    }
+
+    fn poll<E>(
+        &mut self,
+        lookups: LookupsOf<'_>,
+        event: impl FnOnce(u64, Event) -> E,
+    ) -> Option<Output<'_, E>> {
+        if let Some((id, of)) = self.pings.take_event() {
+            return Some(Output::Event(event(id, Event::Ping(of))));
+        }
+        if let Some((id, of)) = self.reservations.as_mut().and_then(Reservations::take_event) {
+            return Some(Output::Event(event(id, Event::Reservation(of))));
+        }
+        if let Some((id, of)) = self.passages.as_mut().and_then(Passages::take_event) {
+            return Some(Output::Event(event(id, Event::Passage(of))));
+        }
+        match self.passages.as_mut().and_then(Passages::take_work) {
+            Some(Work::Open(id, pinhole, lifetime)) => {
+                return Some(Output::OpenPinhole { id, pinhole, lifetime });
+            }
+            Some(Work::Close(id)) => return Some(Output::ClosePinhole { id }),
+            None => {}
+        }
+        if let Some((id, of)) = self.refused.pop() {
+            return Some(Output::Event(event(id, of)));
+        }
+        if let Some((id, of)) = self.outside.take_event() {
+            return Some(Output::Event(event(id, Event::Client(of))));
+        }
+        if let Some((id, query)) = self.lookups.pop() {
+            return Some(Output::RouteLookup { id: lookups.put(id), query });
+        }
+        if !self.channels.out.is_empty() {
+            let down = self.channels.out.pop()?;
+            return Some(self.channels.out.output(down));
+        }
+        Some(match self.engine.poll()? {
+            Out::Send(packet) => Output::Transmit(packet),
+            Out::RouteLookup { id, query } => Output::RouteLookup { id: lookups.put(id), query },
+            // Of a plain TCP connection: the octets are the stream's as they are.
+            Out::Write { stream, octets } => Output::StreamWrite { stream, octets },
+            Out::Discover { .. } | Out::Open { .. } | Out::Close { .. } | Out::Indication { .. } => {
+                debug_assert!(false, "it is not the driver's");
+                return None;
+            }
+        })
     }
 
     fn not_running(command: &Command) -> Option<Event> {

@@ -11,9 +11,9 @@ use std::collections::VecDeque;
 use signalbox_core::Counter;
 use signalbox_core::handover::Entries;
 use signalbox_core::metrics::{ASSOCIATIONS, Gauge, PEERS, SESSIONS, Subsystem};
-use signalbox_core::node::{Interface, NoRoute, Output, Prefix, Route, StreamId, TransmitError};
+use signalbox_core::node::{Interface, Output, StreamId};
 use signalbox_core::packet::Received;
-use signalbox_core::service::Request;
+use signalbox_core::pinhole::PinholeId;
 use signalbox_core::{
     AlertRule, Changes, Entry, EntryRequest, IfIndex, Intercept, Match, NslpId, SessionChange, Time,
 };
@@ -28,8 +28,9 @@ pub(super) use self::config::GistConfig as Config;
 use self::applications::Applications;
 use crate::channels::{Channels, SCTP};
 use crate::config::ConfigError;
-use crate::protocol::{Composed, Context, Next, Protocol, Setup, Size, StreamInput};
-use crate::routes::LookupsOf;
+use crate::protocol::{
+    self, Composed, Context, LookupsOf, Needs, Next, Owners, Protocol, Restart, Setup, Size, StreamInput,
+};
 
 /// The UDP port of GIST (RFC 5971 §9).
 const ENTRY: Entry = Entry::Udp(signalbox_gist::wire::PORT);
@@ -79,6 +80,35 @@ impl Instance {
         None
     }
 
+    fn interfaces(&mut self, now: Time, interfaces: &[Interface]) {
+        self.channels.listen();
+        self.engine.handle(now, Input::Interfaces(interfaces));
+        self.channels.interfaces(now, interfaces, &mut self.engine);
+    }
+
+    /// The D-mode rate follows the slowest link. What the configuration says of a link counts, not its kernel's speed.
+    fn link_speeds(&mut self, cx: &Context<'_>, speeds: &[(IfIndex, u64)]) {
+        let of_kernel = speeds.iter().filter(|(ifindex, _)| cx.resources.is_measured(*ifindex));
+        let slowest = of_kernel.map(|(_, speed)| *speed).chain(cx.resources.slowest_declared()).min();
+        self.engine.slowest_link(cx.now, slowest.unwrap_or(0));
+    }
+
+    fn stream(&mut self, now: Time, input: StreamInput<'_>) {
+        let Self { engine, channels, .. } = self;
+        match input {
+            StreamInput::Accepted { stream, kind, local, peer } => {
+                channels.accepted(now, (stream, kind), local, peer, engine);
+            }
+            StreamInput::Connected { stream, local } => channels.connected(now, stream, local.ip(), engine),
+            StreamInput::Octets { stream, octets } => channels.octets(now, stream, octets, engine),
+            StreamInput::Drained { stream, unsent } => channels.drained(now, stream, unsent, engine),
+            StreamInput::Closed { stream, error, unacknowledged } => {
+                channels.closed(now, stream, error, unacknowledged, engine);
+            }
+            StreamInput::ListenFailed { kind, port } => channels.listen_failed(now, (kind, port), engine),
+        }
+    }
+
     /// Does what the engine asks of the channels next. True if it opened one.
     fn drive_channel(&mut self, now: Time) -> bool {
         let Self { engine, channels, .. } = self;
@@ -103,97 +133,71 @@ impl Instance {
 }
 
 impl Protocol for Instance {
-    fn timer(&mut self, cx: &mut Context<'_>) {
-        self.channels.timer(cx.now, &mut self.engine);
-        self.engine.handle(cx.now, Input::Timer);
-    }
-
-    fn interfaces(&mut self, cx: &mut Context<'_>, interfaces: &[Interface]) {
-        self.channels.listen();
-        self.engine.handle(cx.now, Input::Interfaces(interfaces));
-        self.channels.interfaces(cx.now, interfaces, &mut self.engine);
-    }
-
-    fn set_wall_clock(&mut self, wall_clock_us: u64) {
-        self.wall_clock_us = wall_clock_us;
-        self.channels.set_wall_clock(wall_clock_us);
-    }
-
-    /// The D-mode rate follows the slowest link. What the configuration says of a link counts, not its kernel's speed.
-    fn link_speeds(&mut self, cx: &mut Context<'_>, speeds: &[(IfIndex, u64)]) {
-        let of_kernel = speeds.iter().filter(|(ifindex, _)| cx.resources.is_measured(*ifindex));
-        let slowest = of_kernel.map(|(_, speed)| *speed).chain(cx.resources.slowest_declared()).min();
-        self.engine.slowest_link(cx.now, slowest.unwrap_or(0));
-    }
-
-    fn is_large(&self) -> bool {
-        self.engine.is_large()
-    }
-
-    fn prepare(&self, packets: &[(Entry, &[u8])]) {
-        self.engine.prepare(packets.iter().filter(|(entry, _)| *entry == ENTRY).map(|(_, octets)| *octets));
-    }
-
-    fn packet(&mut self, cx: &mut Context<'_>, packet: Received<'_>) {
-        if packet.entry == ENTRY {
-            self.engine.handle(cx.now, Input::Datagram(packet));
-        } else if packet.entry == SCTP && !is_group(packet.dst.ip()) {
-            self.channels.sctp_packet(cx.now, packet, &mut self.engine);
-        }
-    }
-
-    fn hand_over(&self, _: Time, to: &mut Entries) {
-        self.engine.hand_over(to);
-    }
-
-    fn take_over(&mut self, cx: &mut Context<'_>, entries: Entries) {
-        self.engine.handle(cx.now, Input::Handover(entries));
-    }
-
-    fn transmit_failed(&mut self, cx: &mut Context<'_>, entry: Entry, dst: IpAddr, error: TransmitError) {
-        // SCTP sends again what was not sent.
-        if entry == ENTRY {
-            self.engine.handle(cx.now, Input::TransmitFailed { dst, error });
-        }
-    }
-
-    fn route(&mut self, cx: &mut Context<'_>, id: u64, result: Result<Route, NoRoute>) {
-        self.engine.handle(cx.now, Input::Route { id, result });
-    }
-
-    fn route_changed(&mut self, cx: &mut Context<'_>, prefix: Prefix) {
-        self.engine.handle(cx.now, Input::RouteChanged(prefix));
-    }
-
-    fn neighbour_moved(&mut self, cx: &mut Context<'_>, ifindex: IfIndex, address: IpAddr) {
-        self.engine.handle(cx.now, Input::NeighbourMoved { ifindex, address });
-    }
-
-    fn stream(&mut self, cx: &mut Context<'_>, input: StreamInput<'_>) {
-        let (now, Self { engine, channels, .. }) = (cx.now, self);
-        match input {
-            StreamInput::Accepted { stream, kind, local, peer } => {
-                channels.accepted(now, (stream, kind), local, peer, engine);
+    #[inline]
+    fn handle(&mut self, cx: &mut Context<'_>, input: protocol::Input<'_>) {
+        let now = cx.now;
+        let input = match input {
+            protocol::Input::Timer => {
+                self.channels.timer(now, &mut self.engine);
+                Input::Timer
             }
-            StreamInput::Connected { stream, local } => channels.connected(now, stream, local.ip(), engine),
-            StreamInput::Octets { stream, octets } => channels.octets(now, stream, octets, engine),
-            StreamInput::Drained { stream, unsent } => channels.drained(now, stream, unsent, engine),
-            StreamInput::Closed { stream, error, unacknowledged } => {
-                channels.closed(now, stream, error, unacknowledged, engine);
+            protocol::Input::Interfaces(interfaces) => return self.interfaces(now, interfaces),
+            protocol::Input::WallClock(wall_clock_us) => {
+                self.wall_clock_us = wall_clock_us;
+                return self.channels.set_wall_clock(wall_clock_us);
             }
-            StreamInput::ListenFailed { kind, port } => channels.listen_failed(now, (kind, port), engine),
+            protocol::Input::LinkSpeeds(speeds) => return self.link_speeds(cx, speeds),
+            protocol::Input::Packet(packet) if packet.entry == ENTRY => Input::Datagram(packet),
+            protocol::Input::Packet(packet) => {
+                if packet.entry == SCTP && !is_group(packet.dst.ip()) {
+                    self.channels.sctp_packet(now, packet, &mut self.engine);
+                }
+                return;
+            }
+            protocol::Input::TransmitFailed { entry, dst, error } if entry == ENTRY => {
+                Input::TransmitFailed { dst, error }
+            }
+            protocol::Input::Route { id, result } => Input::Route { id, result },
+            protocol::Input::RouteChanged(prefix) => Input::RouteChanged(prefix),
+            protocol::Input::NeighbourMoved { ifindex, address } => {
+                Input::NeighbourMoved { ifindex, address }
+            }
+            protocol::Input::Stream(input) => return self.stream(now, input),
+            protocol::Input::Request(request) => Input::Request(request),
+            protocol::Input::Handover(entries) => Input::Handover(entries),
+            // SCTP sends again what was not sent.
+            protocol::Input::TransmitFailed { .. }
+            | protocol::Input::Rules
+            | protocol::Input::Undeliverable { .. }
+            | protocol::Input::Multicast(_)
+            | protocol::Input::Grant(_)
+            | protocol::Input::PinholeOpened { .. }
+            | protocol::Input::FlowFound { .. }
+            | protocol::Input::Indication(_)
+            | protocol::Input::Stop { .. } => return,
+        };
+        self.engine.handle(now, input);
+    }
+
+    fn takes(&self, _: Time, _: &Received<'_>) -> bool {
+        true
+    }
+
+    fn prepare(&self, packets: &[(Entry, &[u8])]) -> bool {
+        let is_large = self.engine.is_large();
+        if is_large {
+            self.engine
+                .prepare(packets.iter().filter(|(entry, _)| *entry == ENTRY).map(|(_, octets)| *octets));
         }
+        is_large
     }
 
-    fn request(&mut self, cx: &mut Context<'_>, request: Request<'_>) {
-        self.engine.handle(cx.now, Input::Request(request));
+    fn owners(&self) -> Owners {
+        Owners::NEITHER
     }
 
-    fn register(&mut self, nslp: NslpId) {
-        let policy = gist::PeeringPolicy::Always;
-        let (router_alert, v6) = nslp.router_alert();
-        self.engine.register(nslp, gist::Registration { policy, router_alert, router_alert_v6: Some(v6) });
-        self.inside.push(nslp);
+    fn restart(&self) -> Option<&dyn Restart> {
+        Some(self)
     }
 
     #[inline]
@@ -216,36 +220,9 @@ impl Protocol for Instance {
         }
     }
 
-    fn poll(&mut self, lookups: LookupsOf<'_>) -> Option<Output<'_, super::Event>> {
-        if !self.events.is_empty() {
-            let (id, event) = self.events.pop_front()?;
-            return Some(Output::Event(super::Event::Gist { id, event }));
-        }
-        if !self.channels.out.is_empty() {
-            let down = self.channels.out.pop()?;
-            return Some(self.channels.out.output(down));
-        }
-        Some(match self.engine.poll()? {
-            Out::Transmit(datagram) => Output::Transmit(datagram),
-            Out::RouteLookup { id, query } => Output::RouteLookup { id: lookups.put(id), query },
-            Out::Indication(indication) => {
-                let (id, event) = self.applications.event(&indication)?;
-                Output::Event(super::Event::Gist { id, event })
-            }
-            // Of a channel over plain TCP: the octets are the stream's as they are.
-            Out::ChannelSend { channel, octets, .. } => {
-                Output::StreamWrite { stream: StreamId(channel.0), octets }
-            }
-            Out::ChannelOpen { .. } | Out::ChannelRead { .. } | Out::ChannelClose { .. } => {
-                debug_assert!(false, "the channels take it");
-                return None;
-            }
-        })
-    }
-
     fn pass(&mut self, cx: &mut Context<'_>, to: &mut dyn Protocol) {
         match self.engine.poll() {
-            Some(Out::Indication(indication)) => to.indication(cx, indication),
+            Some(Out::Indication(indication)) => to.handle(cx, protocol::Input::Indication(indication)),
             Some(
                 Out::Transmit(_)
                 | Out::RouteLookup { .. }
@@ -292,7 +269,23 @@ impl Protocol for Instance {
     }
 }
 
+impl Restart for Instance {
+    fn hand_over(&self, _: Time, to: &mut Entries) {
+        self.engine.hand_over(to);
+    }
+
+    fn leaves(&self, _: PinholeId) -> bool {
+        false
+    }
+
+    fn record_stop(&self, _: &mut Context<'_>, _: u32, _: bool) -> Option<u32> {
+        None
+    }
+}
+
 impl Composed for Instance {
+    const NAME: &'static str = "gist";
+
     type Config = Config;
     type Command = Command;
     type Event = Event;
@@ -301,13 +294,9 @@ impl Composed for Instance {
         config.validated()
     }
 
-    fn ports(config: &GistConfig) -> Vec<u16> {
-        channels::ports(&config.engine.associations).listening()
-    }
-
     /// GIST's UDP port; a datagram that passes by is intercepted if it has the magic number, and a Router Alert or, where it
     /// is configured so, the C-flag (RFC 5971 §4.3.1, §5.3.2.1). And SCTP, unless the kernel has it.
-    fn entries(config: &GistConfig) -> Vec<EntryRequest> {
+    fn needs(config: &GistConfig) -> Needs {
         let magic = Match::word(0, u32::from_be_bytes(signalbox_gist::wire::MAGIC));
         let intercept = if config.engine.intercept_without_alert {
             Intercept::passing(AlertRule::NotRequired, vec![magic, C_FLAG])
@@ -319,7 +308,8 @@ impl Composed for Instance {
         if config.engine.associations.sctp_port.is_some() && !config.channels.kernel_sctp {
             entries.push(EntryRequest::local(SCTP, Subsystem::part("sctp_io", "sctp")));
         }
-        entries
+        let ports = channels::ports(&config.engine.associations).listening();
+        Needs { applications: Vec::new(), ports, entries }
     }
 
     fn new(config: GistConfig, setup: &mut Setup) -> Result<Self, ConfigError> {
@@ -327,10 +317,16 @@ impl Composed for Instance {
         engine.slowest_link = setup.slowest_link;
         let (ports, dscp) = (channels::ports(&engine.associations), engine.dscp);
         let tls = channels.tls.as_ref().map(|tls| tls.load(setup.wall_clock_us)).transpose()?;
-        let engine = Gist::new(engine, setup.rng.array())?;
+        let mut engine = Gist::new(engine, setup.rng.array())?;
+        let inside = setup.applications.clone();
+        for nslp in &inside {
+            let policy = gist::PeeringPolicy::Always;
+            let (router_alert, v6) = nslp.router_alert();
+            engine.register(*nslp, gist::Registration { policy, router_alert, router_alert_v6: Some(v6) });
+        }
         let channels = Channels::new(channels, tls, ports, &setup.ports, dscp, setup.rng.array());
-        let (inside, events) = (Vec::new(), VecDeque::new());
-        let (applications, wall_clock_us) = (Applications::default(), setup.wall_clock_us);
+        let (applications, events) = (Applications::default(), VecDeque::new());
+        let wall_clock_us = setup.wall_clock_us;
         Ok(Self { engine, channels, applications, wall_clock_us, inside, events })
     }
 
@@ -343,6 +339,37 @@ impl Composed for Instance {
 
     fn command(&mut self, cx: &mut Context<'_>, id: u64, command: ApplicationCommand) {
         self.application(cx.now, id, command);
+    }
+
+    fn poll<E>(
+        &mut self,
+        lookups: LookupsOf<'_>,
+        event: impl FnOnce(u64, Event) -> E,
+    ) -> Option<Output<'_, E>> {
+        if !self.events.is_empty() {
+            let (id, of) = self.events.pop_front()?;
+            return Some(Output::Event(event(id, of)));
+        }
+        if !self.channels.out.is_empty() {
+            let down = self.channels.out.pop()?;
+            return Some(self.channels.out.output(down));
+        }
+        Some(match self.engine.poll()? {
+            Out::Transmit(datagram) => Output::Transmit(datagram),
+            Out::RouteLookup { id, query } => Output::RouteLookup { id: lookups.put(id), query },
+            Out::Indication(indication) => {
+                let (id, of) = self.applications.event(&indication)?;
+                Output::Event(event(id, of))
+            }
+            // Of a channel over plain TCP: the octets are the stream's as they are.
+            Out::ChannelSend { channel, octets, .. } => {
+                Output::StreamWrite { stream: StreamId(channel.0), octets }
+            }
+            Out::ChannelOpen { .. } | Out::ChannelRead { .. } | Out::ChannelClose { .. } => {
+                debug_assert!(false, "the channels take it");
+                return None;
+            }
+        })
     }
 
     fn not_running(command: &ApplicationCommand) -> Option<ApplicationEvent> {

@@ -1,0 +1,203 @@
+//! The protocols that one node runs: those of the suite, alone or with one of another crate beside them.
+
+use core::fmt;
+
+use signalbox_core::node::Output;
+
+use crate::protocol::{Composed, Context, LookupsOf, Next, Protocol};
+use crate::protocols::{Command, Event, ProtocolId, Suite};
+
+/// The place of a protocol in a node. The suite has the first ones, in the order of [`ProtocolId`]; the one behind them is that of
+/// the protocol of another crate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place(usize);
+
+impl Place {
+    /// The place of the protocol that GIST is.
+    pub(crate) const GIST: Self = ProtocolId::Gist.place();
+    /// The place of a protocol of another crate.
+    pub(crate) const BESIDE: Self = Self(ProtocolId::ALL.len());
+
+    /// The place of this number.
+    pub(crate) const fn nth(number: usize) -> Self {
+        Self(number)
+    }
+
+    /// All places in order.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        (0..=Self::BESIDE.0).map(Self)
+    }
+
+    /// The place of this number, if there is one.
+    pub(crate) fn of(number: u64) -> Option<Self> {
+        usize::try_from(number).ok().filter(|number| *number <= Self::BESIDE.0).map(Self)
+    }
+
+    /// Its number.
+    pub(crate) const fn index(self) -> usize {
+        self.0
+    }
+}
+
+/// Only this crate says what a node is composed of.
+pub trait Sealed {}
+
+/// The protocols that one node runs: [`Suite`], or [`Beside`] with a protocol of another crate.
+pub trait Composition: fmt::Debug + Sealed {
+    /// What users ask.
+    type Command;
+    /// What is reported to users.
+    type Event;
+
+    /// The names of the protocols that can run, by place.
+    fn names() -> impl Iterator<Item = &'static str>;
+
+    /// The name of a protocol.
+    fn name(place: Place) -> &'static str {
+        Self::names().nth(place.index()).unwrap_or_default()
+    }
+
+    /// A protocol, if the node runs it.
+    fn get(&self, place: Place) -> Option<&dyn Protocol>;
+
+    /// The same, to be changed.
+    fn get_mut(&mut self, place: Place) -> Option<&mut dyn Protocol>;
+
+    /// A user asks a protocol for something. An event comes back at once if the node does not run it.
+    fn command(&mut self, cx: &mut Context<'_>, command: Self::Command) -> Option<Self::Event>;
+
+    /// The first protocol that has an output, and who takes it.
+    fn next(&mut self, cx: &mut Context<'_>) -> Option<(Place, Next)>;
+
+    /// The next output of a protocol, which is the driver's.
+    fn poll(&mut self, place: Place, lookups: LookupsOf<'_>) -> Option<Output<'_, Self::Event>>;
+
+    /// Gives the next output of one protocol to another, if the node runs both.
+    fn pass(&mut self, cx: &mut Context<'_>, from: Place, to: Place);
+
+    /// No protocol has an output: what was held back is queued. True if there was something.
+    fn flush(&mut self) -> bool;
+
+    /// The protocols that the node runs, by place.
+    fn named(&self) -> impl Iterator<Item = (Place, &dyn Protocol)> {
+        Place::all().filter_map(|place| Some((place, self.get(place)?)))
+    }
+
+    /// The same without their places.
+    fn iter(&self) -> impl Iterator<Item = &dyn Protocol> {
+        Place::all().filter_map(|place| self.get(place))
+    }
+
+    /// The place of the first protocol of which this is true.
+    fn find(&self, is: impl Fn(&dyn Protocol) -> bool) -> Option<Place> {
+        self.named().find(|(_, protocol)| is(*protocol)).map(|(place, _)| place)
+    }
+
+    /// Lets each protocol do something, by place.
+    fn each(&mut self, mut act: impl FnMut(&mut dyn Protocol)) {
+        for place in Place::all() {
+            if let Some(protocol) = self.get_mut(place) {
+                act(protocol);
+            }
+        }
+    }
+}
+
+/// The protocols of the suite that have settings, and one of another crate beside them. The suite may be empty
+/// ([`Config::empty`](crate::Config::empty)). Outputs of the suite are taken first.
+#[derive(Debug)]
+pub struct Beside<P> {
+    pub(crate) suite: Suite,
+    pub(crate) own: P,
+}
+
+/// What a user asks of a node with a protocol of another crate: `C` is the command of that protocol, `S` are its settings.
+#[derive(Debug, Clone, PartialEq)]
+pub enum BesideCommand<C, S> {
+    /// Asks the suite, or the node.
+    Suite(Command),
+    /// Asks the protocol of the other crate.
+    Own {
+        /// The driver's identifier of what is asked for. It is given back with each event.
+        id: u64,
+        /// What is wanted.
+        command: C,
+    },
+    /// Other settings of the protocol of the other crate ([`Composed::reload`]).
+    Reload(S),
+}
+
+/// What is reported to a user of a node with a protocol of another crate: `E` is the event of that protocol.
+#[derive(Debug, Clone, PartialEq)]
+pub enum BesideEvent<E> {
+    /// Comes from the suite.
+    Suite(Event),
+    /// Comes from the protocol of the other crate.
+    Own {
+        /// The identifier that the command carried.
+        id: u64,
+        /// What happened.
+        event: E,
+    },
+}
+
+impl<P> Sealed for Beside<P> {}
+
+impl<P: Composed> Composition for Beside<P> {
+    type Command = BesideCommand<P::Command, P::Config>;
+    type Event = BesideEvent<P::Event>;
+
+    fn names() -> impl Iterator<Item = &'static str> {
+        Suite::names().chain([P::NAME])
+    }
+
+    fn get(&self, place: Place) -> Option<&dyn Protocol> {
+        if place == Place::BESIDE { Some(&self.own) } else { self.suite.get(place) }
+    }
+
+    fn get_mut(&mut self, place: Place) -> Option<&mut dyn Protocol> {
+        if place == Place::BESIDE { Some(&mut self.own) } else { self.suite.get_mut(place) }
+    }
+
+    fn command(&mut self, cx: &mut Context<'_>, command: Self::Command) -> Option<Self::Event> {
+        match command {
+            BesideCommand::Suite(command) => {
+                return self.suite.ask(cx, command, Some(&mut self.own)).map(BesideEvent::Suite);
+            }
+            BesideCommand::Own { id, command } => self.own.command(cx, id, command),
+            BesideCommand::Reload(config) => self.own.reload(cx.now, config),
+        }
+        None
+    }
+
+    fn next(&mut self, cx: &mut Context<'_>) -> Option<(Place, Next)> {
+        let own = &mut self.own;
+        self.suite.next(cx).or_else(|| own.next(cx).map(|next| (Place::BESIDE, next)))
+    }
+
+    fn poll(&mut self, place: Place, lookups: LookupsOf<'_>) -> Option<Output<'_, Self::Event>> {
+        if place == Place::BESIDE {
+            return self.own.poll(lookups, |id, event| BesideEvent::Own { id, event });
+        }
+        self.suite.poll_as(place, lookups, BesideEvent::Suite)
+    }
+
+    fn pass(&mut self, cx: &mut Context<'_>, from: Place, to: Place) {
+        let Self { suite, own } = self;
+        if from == Place::BESIDE {
+            if let Some(taker) = suite.get_mut(to) {
+                own.pass(cx, taker);
+            }
+        } else if to == Place::BESIDE {
+            if let Some(giver) = suite.get_mut(from) {
+                giver.pass(cx, own);
+            }
+        } else {
+            suite.pass(cx, from, to);
+        }
+    }
+
+    fn flush(&mut self) -> bool {
+        self.suite.flush() | self.own.flush()
+    }
+}
