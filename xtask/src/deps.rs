@@ -40,6 +40,8 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("signalbox-sim", &["signalbox-core"]),
+    // A crate of users: it composes a node of a protocol of its own.
+    ("signalbox-example-trail", &["signalbox-core", "signalbox-node"]),
     ("signalbox-record", &["signalbox-core", "signalbox-wire"]),
     ("signalbox-linux", &["signalbox-core"]),
     ("signalbox-api", &[]),
@@ -148,6 +150,7 @@ const SANS_IO: &[&str] = &[
     "signalbox-transport",
     "signalbox-node",
     "signalbox-sim",
+    "signalbox-example-trail",
 ];
 /// Crates that sans-IO crates never depend on, not even indirectly. A trailing `*` stands for any ending.
 const IO_CRATES: &[&str] =
