@@ -13,7 +13,7 @@
 //! * [`traffic`] makes the kernel enforce reservations.
 //! * [`pinhole`] makes the kernel let flows pass a firewall, and translate them.
 //! * `simulated` (a feature, for tests) is a kernel that a test makes.
-//! * [`clock`] and [`memory`] measure this process and machine.
+//! * [`clock`] and [`memory`] measure this process and machine. [`program`] finds other programs of ours.
 //!
 //! Everything that this crate makes in the kernel has a fixed name or number, by which it is found and removed: the
 //! nftables tables `signalbox`, `signalbox_ip46`, `signalbox_traffic` and `signalbox_pinholes`, the rule and route with the configured mark
@@ -37,6 +37,7 @@ mod netlink;
 pub mod netns;
 pub mod pinhole;
 pub mod process;
+pub mod program;
 pub mod relay;
 mod scope;
 #[cfg(feature = "simulated-kernel")]

@@ -14,6 +14,7 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use signalbox_linux::netns::{self, Namespace};
 use signalbox_linux::process::Identity;
+use signalbox_linux::program::find;
 use signalbox_linux::topology;
 
 use super::MIDDLE_PROCESSOR;
@@ -235,11 +236,11 @@ impl Daemon {
 
     /// Lists its sessions of RSVP by `signalbox show`. Returns their number.
     pub(in super::super) fn rsvp_sessions(&self) -> Result<usize> {
-        let program = std::env::current_exe().context("cannot find the own program")?;
+        let program = find("signalbox").context("no signalbox: build it")?;
         let mut show = Command::new(program);
         show.args(["show", "--socket"]).arg(self.socket()).args(["--json", "rsvp", "sessions"]);
         show.stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped());
-        let mut child = show.spawn().context("cannot start the own program again")?;
+        let mut child = show.spawn().context("cannot start signalbox")?;
         let mut rows = 0;
         // A million rows are read as they come.
         if let Some(mut shown) = child.stdout.take() {
@@ -278,14 +279,12 @@ impl Drop for Daemon {
     }
 }
 
-/// Returns the path of the daemon: beside this program, or the value of `SIGNALBOXD`.
+/// Returns the path of the daemon: the value of `SIGNALBOXD`, or else beside this program, or in `PATH`.
 pub(in super::super) fn program() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("SIGNALBOXD") {
         return Ok(path.into());
     }
-    let path = std::env::current_exe().context("cannot find the own program")?.with_file_name("signalboxd");
-    ensure!(path.exists(), "no {}: build signalboxd, or name one in SIGNALBOXD", path.display());
-    Ok(path)
+    find("signalboxd").context("no signalboxd: build it, or name one in SIGNALBOXD")
 }
 
 #[cfg(test)]

@@ -12,10 +12,7 @@ use crate::run::{daemon, kernel};
 
 /// Returns where the command is.
 pub(crate) fn place() -> Result<PathBuf> {
-    match std::env::var_os("SIGNALBOX") {
-        Some(_) => daemon::program("SIGNALBOX", "signalbox"),
-        None => std::env::current_exe().context("cannot find the command itself"),
-    }
+    daemon::program("SIGNALBOX", "signalbox")
 }
 
 /// Returns the command with the socket of a node's daemon.

@@ -44,16 +44,16 @@ pub(crate) struct Daemon {
     before: Vec<String>,
 }
 
-/// Returns the path of a program: the value of `variable`, or else beside the program that runs now.
+/// Returns the path of a program: the value of `variable`, or else beside the program that runs now, or in `PATH`.
 pub(crate) fn program(variable: &str, name: &str) -> Result<PathBuf> {
-    let path = match std::env::var_os(variable) {
-        Some(path) => PathBuf::from(path),
-        None => std::env::current_exe()?.with_file_name(name),
-    };
-    if path.is_file() {
-        return Ok(path);
-    }
-    bail!("no program {}; build it (cargo build -p {name}) or say in ${variable} where it is", path.display())
+    let given = std::env::var_os(variable).map(PathBuf::from);
+    let sought = given.clone().unwrap_or_else(|| name.into());
+    given.or_else(|| signalbox_linux::program::find(name)).filter(|path| path.is_file()).with_context(|| {
+        format!(
+            "no program {}; build it (cargo build -p {name}) or say in ${variable} where it is",
+            sought.display()
+        )
+    })
 }
 
 impl Daemon {

@@ -1,7 +1,7 @@
 //! System calls without a safe wrapper elsewhere, each behind a safe function, and the memory layouts that they
 //! require.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub(crate) mod bpf;
 mod calls;
@@ -27,9 +27,13 @@ pub(crate) use rights::{receive_rights, send_rights};
 /// The path of the program `name`, in `PATH` or in the usual directories of administrators' programs, which the `PATH`
 /// of an ordinary user often lacks.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
+    let usual = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"];
+    find_in_path(name)
+        .or_else(|| usual.iter().map(|directory| Path::new(directory).join(name)).find(|file| file.is_file()))
+}
+
+/// The path of the program `name` in `PATH`.
+pub(crate) fn find_in_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .chain(["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from))
-        .map(|directory| directory.join(name))
-        .find(|file| file.is_file())
+    std::env::split_paths(&path).map(|directory| directory.join(name)).find(|file| file.is_file())
 }
