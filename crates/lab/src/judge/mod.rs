@@ -15,6 +15,7 @@ pub(crate) mod path;
 mod select;
 mod sequence;
 mod show;
+mod steps;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod traffic;
@@ -24,6 +25,7 @@ use serde_json::Value;
 use crate::language::checks::Check;
 use crate::language::{NamedCheck, Scenario};
 use crate::run::evidence::{Evidence, Outcome, Verdict};
+pub(crate) use steps::judge_steps;
 
 /// What judges the checks of a kind.
 pub(crate) trait Judge {
@@ -67,9 +69,10 @@ pub(crate) fn judge_of(check: &Check) -> &dyn Judge {
     }
 }
 
-/// Returns the outcomes of a run: of its `expect` steps, then of its checks.
+/// Returns the outcomes of a run: of its `expect` steps, of steps that failed or were to fail, then of its checks.
 pub(crate) fn judge_all(scenario: &Scenario, evidence: &Evidence) -> Vec<Outcome> {
     let mut outcomes = evidence.outcomes.clone();
+    outcomes.extend(judge_steps(scenario, evidence));
     for (number, check) in scenario.checks.iter().enumerate() {
         outcomes.push(match evidence.verdicts.get(&number) {
             Some(verdict) => Outcome::new(&check.name, verdict.clone()),

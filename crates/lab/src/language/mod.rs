@@ -68,6 +68,13 @@ pub(crate) struct NamedStep {
     pub(crate) step: Step,
 }
 
+impl NamedStep {
+    /// Returns the `id` of the step, or what stands for it: its place in the order of the steps, from 0.
+    pub(crate) fn name(&self, place: usize) -> String {
+        self.id.as_ref().map_or_else(|| format!("step {}", place + 1), |id| id.as_ref().clone())
+    }
+}
+
 /// A check with the name that the report shows.
 #[derive(Debug)]
 pub(crate) struct NamedCheck {

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use super::Report;
-use crate::judge::{judge, judge_of};
+use crate::judge::{judge, judge_of, judge_steps};
 use crate::language::Scenario;
 use crate::protocols::frame::Frame;
 use crate::run::evidence::{Evidence, NOT_TAKEN, Outcome};
@@ -56,6 +56,10 @@ impl Simulated {
 pub(crate) fn simulate(scenario: &Scenario, order: &Order) -> Result<Simulated> {
     let mut ran = simulation::run(scenario, order)?;
     let mut outcomes = ran.evidence.outcomes.clone();
+    // Faults may cost any step its effect; the checks say what has to hold with them.
+    if order.faults.is_empty() {
+        outcomes.extend(judge_steps(scenario, &ran.evidence));
+    }
     if ran.whole {
         outcomes.extend(judged(scenario, &mut ran));
     }

@@ -63,6 +63,11 @@ impl Outcome {
         };
         Self { name: name.to_owned(), ok, detail }
     }
+
+    /// Returns the outcome of a step.
+    pub(crate) fn of_step(name: &str, verdict: Verdict) -> Self {
+        Self::new(&format!("the step {name:?}"), verdict)
+    }
 }
 
 /// What a step observed.

@@ -101,8 +101,7 @@ impl<'a> Run<'a> {
         let mut over = Instant::now();
         for (number, named) in scenario.workload.iter().enumerate() {
             wait::check()?;
-            let id =
-                named.id.as_ref().map_or_else(|| format!("step {}", number + 1), |id| id.as_ref().clone());
+            let id = named.name(number);
             let expectation = named.step.expectation();
             if expectation.is_none() {
                 self.keep()?;
@@ -296,11 +295,11 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Waits until a program prints a line like this, or ends.
-    pub(crate) fn wait_line(&mut self, id: &str, wanted: &toml::Value, within: Duration) -> Result<()> {
+    /// Waits until a program prints a line like this, or ends; `false`: no such line came.
+    pub(crate) fn wait_line(&mut self, id: &str, wanted: &toml::Value, within: Duration) -> Result<bool> {
         let mut programs = self.programs.iter_mut();
         let Some(program) = programs.find(|program| program.run.id.as_deref() == Some(id)) else {
-            return Ok(());
+            return Ok(false);
         };
         program.limit(within);
         program.wait(&self.evidence, |evidence, line| is_line(&evidence.plan, wanted, line))

@@ -38,6 +38,8 @@ pub(crate) struct Ping {
     pub(crate) signaling: Signaling,
     #[serde(default)]
     pub(crate) background: bool,
+    #[serde(default)]
+    pub(crate) fails: bool,
 }
 
 /// The protocol that carries the probes.
@@ -94,6 +96,7 @@ impl StepKeys for Ping {
             "the next step begins once each session has had a reply; a `wait` or `stop` of its id waits for the rest",
         )
         .or("false"),
+        key("fails", "boolean", "a session is to end without a reply").or("false"),
     ];
 
     fn validate(&self, scope: &Scope<'_>, _id: Option<&Spanned<String>>) -> Result<(), Mistake> {

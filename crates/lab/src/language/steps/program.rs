@@ -16,6 +16,8 @@ pub(crate) struct RunProgram {
     pub(crate) until: Option<toml::Value>,
     #[serde(default = "budget")]
     pub(crate) within: Span,
+    #[serde(default)]
+    pub(crate) fails: bool,
 }
 
 const fn budget() -> Span {
@@ -37,6 +39,7 @@ impl StepKeys for RunProgram {
         key("until", "line", "the next step begins when it prints a line like this (as in `wait`); without `until`, when it has ended")
             .optional(),
         key("within", "time", "it has to print that line, and to end, within this time").or("\"30s\""),
+        key("fails", "boolean", "it is to miss that line or its time, or to end by itself with another status than 0").or("false"),
     ];
 
     fn validate(&self, scope: &Scope<'_>, _id: Option<&Spanned<String>>) -> Result<(), Mistake> {

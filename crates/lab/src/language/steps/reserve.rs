@@ -24,6 +24,8 @@ pub(crate) struct Reserve {
     pub(crate) within: Span,
     #[serde(default = "one")]
     pub(crate) flows: Spanned<u32>,
+    #[serde(default)]
+    pub(crate) fails: bool,
 }
 
 /// The protocol that reserves where the file names none.
@@ -54,6 +56,8 @@ impl StepKeys for Reserve {
         key("within", "time", "the next step begins after the answer, at the latest then").or("\"15s\""),
         key("flows", "number", "one command for this number of flows to ports that follow each other")
             .or("1"),
+        key("fails", "boolean", "its first answer is to be another one than `granted`, or to be missing")
+            .or("false"),
     ];
     const MOMENT_IS_END: bool = true;
 

@@ -30,7 +30,7 @@ impl StepKeys for Wait {
         key("wait", "time", "how long").optional(),
         key("for", "id", "a `run`, `reserve`, `ping` or `flood` step").optional(),
         key("prints", "line", "of a `run` or `reserve` step: a text is a part of the line, a table is a part of the JSON object in the line").optional(),
-        key("within", "time", "the longest time for `prints`; checks decide what it means if no such line came").or("\"15s\""),
+        key("within", "time", "the longest time for `prints`; the run fails if no such line came").or("\"15s\""),
     ];
     const MOMENT_IS_END: bool = true;
 

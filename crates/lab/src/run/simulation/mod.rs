@@ -198,8 +198,7 @@ impl<'a> Simulation<'a> {
                 self.left_out.push(LeftOut { name: step_name(scenario, number), why });
                 continue;
             }
-            let id =
-                named.id.as_ref().map_or_else(|| format!("step {}", number + 1), |id| id.as_ref().clone());
+            let id = named.name(number);
             let begin = self.now();
             self.evidence.spans.insert(id.clone(), (begin, Duration::MAX));
             act_of(&named.step).simulate(self, &id).with_context(|| step_name(scenario, number))?;
@@ -395,8 +394,8 @@ impl<'a> Simulation<'a> {
         self.step_ended(step);
     }
 
-    /// Waits until what a step started has printed such a line, or has ended.
-    pub(crate) fn wait_line(&mut self, step: &str, wanted: &toml::Value, within: Duration) {
+    /// Waits until what a step started has printed such a line, or has ended; `false`: no such line came.
+    pub(crate) fn wait_line(&mut self, step: &str, wanted: &toml::Value, within: Duration) -> bool {
         let printed = |run: &Self| {
             run.clients
                 .iter()
@@ -405,11 +404,13 @@ impl<'a> Simulation<'a> {
                 .sum::<usize>()
         };
         let before = printed(self);
-        self.wait(within, |run| {
+        let came = |run: &Self| {
             let lines = run.clients.iter().filter(|running| running.step == step);
             let mut new = lines.flat_map(|running| running.client.lines()).skip(before);
-            new.any(|line| is_line(&run.evidence.plan, wanted, line)) || run.all_ended(step)
-        });
+            new.any(|line| is_line(&run.evidence.plan, wanted, line))
+        };
+        self.wait(within, |run| came(run) || run.all_ended(step));
+        came(self)
     }
 
     fn step_ended(&mut self, step: &str) {

@@ -41,6 +41,10 @@ pub(crate) struct ProgramRun {
     pub(crate) times: Vec<Duration>,
     /// The text of its standard error.
     pub(crate) complaint: String,
+    /// Whether the line that its step waits for did not come in time.
+    pub(crate) silent: bool,
+    /// Whether it was asked to end.
+    pub(crate) interrupted: bool,
     /// How it ended, if it did so in time.
     pub(crate) status: Option<String>,
     pub(crate) code: Option<i32>,
@@ -71,9 +75,10 @@ impl Act for RunProgram {
         command.args(words).env("SIGNALBOX_SOCKET", places::socket(&plan.name, &plan.nodes[node].name));
         let record = ProgramRun { id: Some(id.to_owned()), node, started: now()?, ..ProgramRun::default() };
         let mut program = Process::start(&plan.nodes[node].namespace, command, record, self.within.0)?;
-        program.wait(&run.evidence, |evidence, line| {
+        let came = program.wait(&run.evidence, |evidence, line| {
             self.until.as_ref().is_some_and(|until| is_line(&evidence.plan, until, line))
         })?;
+        program.run.silent = self.until.is_some() && !came;
         run.programs.push(program);
         Ok(())
     }
@@ -126,23 +131,26 @@ impl Process {
         Ok(Self { child, output, deadline: Instant::now() + within, end: END, run })
     }
 
-    /// Waits until it prints a line of this kind, or ends. The checks judge whether it was in time.
+    /// Waits until it prints a line of this kind, or ends, or its time is over; `false`: no such line came.
     pub(crate) fn wait(
         &mut self,
         evidence: &Evidence,
         wanted: impl Fn(&Evidence, &String) -> bool,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         while Instant::now() < self.deadline {
             wait::check()?;
             let ended = self.child.try_wait()?.is_some();
             let before = self.run.lines.len();
             self.listen();
-            if ended || self.run.lines[before..].iter().any(|line| wanted(evidence, line)) {
+            if self.run.lines[before..].iter().any(|line| wanted(evidence, line)) {
+                return Ok(true);
+            }
+            if ended {
                 break;
             }
             thread::sleep(wait::STEP);
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Gives it a new time limit.
@@ -159,6 +167,7 @@ impl Process {
     /// Asks it to end, as Ctrl-C does.
     pub(crate) fn interrupt(&mut self) -> Result<()> {
         self.limit(self.end);
+        self.run.interrupted = true;
         if self.child.try_wait()?.is_none() {
             // The child is ours and was not waited for, so that its number belongs to no other process.
             let pid = Pid::from_raw(i32::try_from(self.child.id())?);

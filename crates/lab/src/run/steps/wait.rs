@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use super::Act;
 use crate::language::steps::wait::Wait;
+use crate::run::evidence::Outcome;
 use crate::run::simulation::Simulation;
 use crate::run::{Run, wait};
 
@@ -12,10 +13,13 @@ impl Act for Wait {
         None
     }
 
-    fn simulate(&self, run: &mut Simulation<'_>, _id: &str) -> Result<()> {
+    fn simulate(&self, run: &mut Simulation<'_>, name: &str) -> Result<()> {
         match (self.wait, &self.id, &self.prints) {
             (Some(span), _, _) => run.advance(span.0),
-            (None, Some(id), Some(prints)) => run.wait_line(id.as_ref(), prints.as_ref(), self.within.0),
+            (None, Some(id), Some(prints)) => {
+                let came = run.wait_line(id.as_ref(), prints.as_ref(), self.within.0);
+                run.evidence.outcomes.extend(self.missing(name, came));
+            }
             (None, Some(id), None) => run.wait_end(id.as_ref()),
             (None, None, _) => {}
         }
@@ -31,12 +35,23 @@ impl Act for Wait {
         match &self.prints {
             Some(prints) => {
                 run.progress(&format!("waiting until {} prints {}", id.as_ref(), prints.as_ref()));
-                run.wait_line(id.as_ref(), prints.as_ref(), self.within.0)
+                let came = run.wait_line(id.as_ref(), prints.as_ref(), self.within.0)?;
+                run.evidence.outcomes.extend(self.missing(name, came));
+                Ok(())
             }
             None => {
                 run.progress(&format!("waiting for {}", id.as_ref()));
                 run.wait_end(id.as_ref())
             }
         }
+    }
+}
+
+impl Wait {
+    /// Returns the outcome of a step that waited for a line, if the line did not come.
+    fn missing(&self, name: &str, came: bool) -> Option<Outcome> {
+        let (id, prints) = (self.id.as_ref()?.as_ref(), self.prints.as_ref().filter(|_| !came)?.as_ref());
+        let why = format!("{id} printed no line with {prints} within {}", self.within);
+        Some(Outcome::of_step(name, Err(why)))
     }
 }
