@@ -4,7 +4,7 @@ set -eu
 "$(dirname "$0")/setup.sh"
 . "$(dirname "$0")/env.sh"
 
-cargo build --release --locked -p signalboxd -p signalbox
+cargo build --release --locked -p signalboxd -p signalbox -p signalbox-lab-command
 say "the engine in memory"
 "$bin/signalbox" bench engine gist
 say "RSVP in memory"

@@ -5,6 +5,6 @@ set -eu
 . "$(dirname "$0")/env.sh"
 
 say "building"
-cargo build --release --locked -p signalboxd -p signalbox
+cargo build --release --locked -p signalboxd -p signalbox -p signalbox-lab-command
 say "signalbox lab run quickstart"
 exec "$bin/signalbox" lab run quickstart

@@ -49,13 +49,14 @@ owned() { # place
 }
 
 programs() {
-    for program in signalbox signalboxd; do
-        [ -x "$bin/$program" ] || die "$bin/$program is missing: run cargo build --release -p signalboxd -p signalbox"
+    for program in signalbox signalbox-lab signalboxd; do
+        [ -x "$bin/$program" ] || die "$bin/$program is missing: run cargo build --release -p signalboxd -p signalbox -p signalbox-lab-command"
     done
     put 755 "$bin/signalbox" "$prefix/bin/signalbox"
+    put 755 "$bin/signalbox-lab" "$prefix/bin/signalbox-lab"
     put 755 "$bin/signalboxd" "$prefix/sbin/signalboxd"
     # What is left names functions in a report of a fault.
-    ! command -v strip >/dev/null || strip --strip-debug "$root$prefix/bin/signalbox" "$root$prefix/sbin/signalboxd"
+    ! command -v strip >/dev/null || strip --strip-debug "$root$prefix"/bin/signalbox{,-lab} "$root$prefix/sbin/signalboxd"
     local shell place
     for shell in "bash $share/bash-completion/completions/signalbox" "zsh $zsh/_signalbox" "fish $share/fish/vendor_completions.d/signalbox.fish"; do
         place=${shell#* }
@@ -126,7 +127,7 @@ END
 
 uninstall() {
     local unit file place doc=$share/doc/signalbox
-    for place in "$prefix/bin/signalbox" "$prefix/sbin/signalboxd" "$share/bash-completion/completions/signalbox" \
+    for place in "$prefix"/bin/signalbox{,-lab} "$prefix/sbin/signalboxd" "$share/bash-completion/completions/signalbox" \
         "$zsh/_signalbox" "$share/fish/vendor_completions.d/signalbox.fish"; do
         take "$place"
     done

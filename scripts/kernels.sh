@@ -10,7 +10,7 @@ if [ -n "${SIGNALBOX_BIN:-}" ]; then
     PROGRAMS=$SIGNALBOX_BIN exec /usr/bin/python3 scripts/kernels/kernels.py "$@"
 fi
 say "building"
-cargo build --release --locked -p signalboxd -p signalbox
+cargo build --release --locked -p signalboxd -p signalbox -p signalbox-lab-command
 case " $* " in
 *" --short "*) ;;
 *)

@@ -14,7 +14,7 @@ scripts/setup.sh package
 
 if [ -z "${SIGNALBOX_BIN:-}" ]; then
     say "building"
-    cargo build --release --locked -p signalboxd -p signalbox
+    cargo build --release --locked -p signalboxd -p signalbox -p signalbox-lab-command
 else
     # As it is: for packages of a build that was tested.
     export CARGO_TARGET_DIR=${SIGNALBOX_BIN%/release}

@@ -20,7 +20,7 @@ xtask) [ ! -e "$TEST_WORK/api-lags" ] ;;
 metadata) cat "$TEST_WORK/metadata.json" ;;
 build)
     mkdir -p target/release
-    for program in signalboxd signalbox; do
+    for program in signalboxd signalbox signalbox-lab; do
         printf '#!/bin/sh\necho "%s 0.2.0"\n' $program >target/release/$program
         chmod +x target/release/$program
     done
@@ -34,9 +34,10 @@ export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@example.org GIT_COMMITTER_NAME=a GIT
 unset CARGO_TARGET_DIR
 
 cat >"$work/metadata.json" <<'EOF'
-{"workspace_members": ["d", "c"],
+{"workspace_members": ["d", "c", "l"],
  "packages": [{"id": "d", "name": "signalboxd", "version": "0.2.0", "license": "MIT", "targets": [{"kind": ["bin"]}]},
               {"id": "c", "name": "signalbox", "version": "0.2.0", "license": "MIT", "targets": [{"kind": ["bin"]}]},
+              {"id": "l", "name": "signalbox-lab-command", "version": "0.2.0", "license": "MIT", "targets": [{"kind": ["bin"]}]},
               {"id": "r", "name": "ring", "version": "1.0.0", "license": "MIT/Apache-2.0", "targets": [{"kind": ["lib"]}, {"kind": ["custom-build"]}]},
               {"id": "m", "name": "derived", "version": "1.0.0", "license": "MIT", "targets": [{"kind": ["proc-macro"]}]},
               {"id": "q", "name": "of-the-macro", "version": "1.0.0", "license": "MIT", "targets": [{"kind": ["lib"]}]},
@@ -47,7 +48,7 @@ cat >"$work/metadata.json" <<'EOF'
                        {"pkg": "t", "dep_kinds": [{"kind": "dev"}]}]},
   {"id": "r", "deps": [{"pkg": "b", "dep_kinds": [{"kind": "build"}]}]},
   {"id": "m", "deps": [{"pkg": "q", "dep_kinds": [{"kind": null}]}]},
-  {"id": "c", "deps": []}, {"id": "q", "deps": []}, {"id": "b", "deps": []}, {"id": "t", "deps": []}]}}
+  {"id": "c", "deps": []}, {"id": "l", "deps": []}, {"id": "q", "deps": []}, {"id": "b", "deps": []}, {"id": "t", "deps": []}]}}
 EOF
 
 cd "$work/repository"
@@ -181,7 +182,7 @@ status=0
 import json, sys
 sbom = json.load(open(sys.argv[1]))
 rows = {row["name"]: row for row in sbom["components"]}
-assert set(rows) == {"signalboxd", "signalbox", "ring"}, rows
+assert set(rows) == {"signalboxd", "signalbox", "signalbox-lab-command", "ring"}, rows
 assert rows["ring"]["hashes"] == [{"alg": "SHA-256", "content": "aa00"}]
 assert rows["ring"]["licenses"] == [{"expression": "MIT OR Apache-2.0"}]
 assert {"ref": "pkg:cargo/signalboxd@0.2.0", "dependsOn": ["pkg:cargo/ring@1.0.0"]} in sbom["dependencies"]

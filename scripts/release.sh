@@ -114,18 +114,18 @@ say "notes, sources, SBOM"
 # The modes of files do not depend on who makes them either.
 git -c tar.umask=0022 archive --format=tar --prefix="signalbox-$version/" HEAD | gzip -n9 >"$out/signalbox-$version-source.tar.gz"
 cargo metadata --format-version 1 --locked --filter-platform "$host" |
-    /usr/bin/python3 scripts/sbom.py Cargo.lock "$(date -u -d "@$time" +%FT%TZ)" signalboxd signalbox >"$out/signalbox-$version.cdx.json"
+    /usr/bin/python3 scripts/sbom.py Cargo.lock "$(date -u -d "@$time" +%FT%TZ)" signalboxd signalbox signalbox-lab-command >"$out/signalbox-$version.cdx.json"
 
 if [ $mode = release ]; then
     say "building"
-    cargo build --release --locked -p signalboxd -p signalbox
-    for program in signalboxd signalbox; do
+    cargo build --release --locked -p signalboxd -p signalbox -p signalbox-lab-command
+    for program in signalboxd signalbox signalbox-lab; do
         [[ $("$bin/$program" --version) = *"$version"* ]] || die "$bin/$program is not of version $version"
     done
     name=signalbox-$version-$host
     mkdir "$out/$name"
     git archive HEAD etc docs contrib README.md CHANGELOG.md SECURITY.md LICENSE-* | tar --directory "$out/$name" --extract
-    cp "$bin/signalboxd" "$bin/signalbox" "$out/$name"
+    cp "$bin/signalboxd" "$bin/signalbox" "$bin/signalbox-lab" "$out/$name"
     tar --directory "$out" --sort=name --mtime="@$time" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --create "$name" |
         gzip -n9 >"$out/$name.tar.gz"
     rm -r "${out:?}/$name"

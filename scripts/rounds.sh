@@ -15,7 +15,7 @@ busy=${2:-0}
 export CARGO_INCREMENTAL=0
 features=signalbox-linux/namespace-tests,signalbox-lab/namespace-tests,signalboxd/namespace-tests
 say "building"
-cargo build --release --quiet --locked -p signalboxd -p signalbox || exit 1
+cargo build --release --quiet --locked -p signalboxd -p signalbox -p signalbox-lab-command || exit 1
 built=$(cargo test --locked --workspace --features "$features" --test namespace --no-run --message-format json 2>/dev/null) || exit 1
 # The directory of each package with such tests, and its program.
 programs=$(sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"executable":"\([^"]*namespace-[^"]*\)".*/\1 \2/p' <<<"$built" | sort -k 2)
@@ -23,7 +23,7 @@ programs=$(sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"executable":"\(
 SIGNALBOX_BIN=$(cd "$bin" && pwd)
 export SIGNALBOX_BIN RUST_BACKTRACE=0
 log=target/rounds.log
-build=$(cut -d ' ' -f 2 <<<"$programs" | xargs cat "$bin/signalboxd" "$bin/signalbox" | sha256sum | cut -c 1-12)
+build=$(cut -d ' ' -f 2 <<<"$programs" | xargs cat "$bin/signalboxd" "$bin/signalbox" "$bin/signalbox-lab" | sha256sum | cut -c 1-12)
 names=$("$bin/signalbox" lab list --names)
 
 loops=()

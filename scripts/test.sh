@@ -168,7 +168,7 @@ if [ "${1:-}" = lint ]; then finish; fi
 
 step "fuzz targets build" fuzz_targets
 step "oldest compiler, Rust $msrv" scripts/msrv.sh --quick
-step "build the programs" cargo build --quiet --release --locked -p signalboxd -p signalbox
+step "build the programs" cargo build --quiet --release --locked -p signalboxd -p signalbox -p signalbox-lab-command
 step "instructions against the record" "$bin/signalbox" bench instructions --compare scripts/instructions.tsv
 step "metrics" scripts/metrics.sh "$bin"
 step "RSVP messages of scapy" /usr/bin/python3 -W ignore scripts/scapy_rsvp.py "$bin/signalbox"

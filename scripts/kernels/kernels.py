@@ -80,7 +80,7 @@ def make_root(release, folder, listed, programs):
         (folder / "usr/bin" / program.name).symlink_to(f"../sbin/{program.name}")
     for script in SCRIPTS:
         shutil.copy(tools / script, folder / script)
-    for program in ["signalbox", "signalboxd"]:
+    for program in ["signalbox", "signalbox-lab", "signalboxd"]:
         image.copy_program(PROJECT / os.environ["PROGRAMS"] / program, folder, f"/usr/local/bin/{program}", tools)
         subprocess.run(["strip", "--strip-debug", folder / f"usr/local/bin/{program}"], check=True)
     (folder / "etc/iproute2").mkdir(parents=True)

@@ -45,6 +45,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("signalbox-record", &["signalbox-core", "signalbox-wire"]),
     ("signalbox-linux", &["signalbox-core"]),
     ("signalbox-api", &[]),
+    ("signalbox-cli", &[]),
     ("signalbox-json", &["signalbox-api"]),
     ("signalbox-show", &["signalbox-api", "signalbox-core", "signalbox-node"]),
     ("signalbox-config", &["signalbox-core", "signalbox-linux", "signalbox-node", "signalbox-units"]),
@@ -114,13 +115,12 @@ const ARROWS: &[(&str, &[&str])] = &[
         "signalbox",
         &[
             "signalbox-api",
-            "signalbox-bench",
+            "signalbox-cli",
             "signalbox-config",
             // The class of a service.
             "signalbox-core",
             "signalbox-dissect",
             "signalbox-json",
-            "signalbox-lab",
             // The sockets of a diagnosis, which needs no daemon (RFC 2745 §6).
             "signalbox-linux",
             // Its diagnostic client and its message formats.
@@ -128,6 +128,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "signalbox-units",
         ],
     ),
+    ("signalbox-lab-command", &["signalbox-bench", "signalbox-cli", "signalbox-json", "signalbox-lab"]),
     ("xtask", &[]),
 ];
 
@@ -196,6 +197,11 @@ const NEVER: &[(&str, &[&str], &str)] = &[
     ("signalbox-api", ENGINES, "API types stop at the edge of their crate"),
     ("signalbox-sim", &["signalbox-linux"], "virtual time has no kernel"),
     ("signalbox-wire", &["signalbox-core"], "wire depends on no crate of the workspace"),
+    (
+        "signalbox",
+        &["signalbox-bench", "signalbox-lab", "signalbox-sim"],
+        "the command of a router is small; the lab is a program of its own",
+    ),
     ("*", &["signalboxd"], "nothing depends on the daemon"),
 ];
 

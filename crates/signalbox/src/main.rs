@@ -1,33 +1,19 @@
-//! `signalbox`: the command for people. It parses arguments, asks the daemon or a library, and prints the answer.
+//! `signalbox`: the command for people. It parses arguments, asks the daemon or a library, and prints the answer. The commands of
+//! the lab are those of another program, which it starts in its place.
 
 mod arguments;
 mod client;
 mod commands;
-mod exit;
+mod elsewhere;
 mod print;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anyhow::Result;
-use clap::{CommandFactory, Parser};
+use signalbox_cli::Version;
+use signalbox_cli::exit::{self, Exit};
 
-use commands::{Command, Run};
-use exit::Exit;
-
-/// Internet signaling: reserve along paths, follow them, look at nodes and messages, run scenarios.
-#[derive(Debug, Parser)]
-#[command(name = "signalbox", disable_version_flag = true, after_help = HELP)]
-struct Cli {
-    /// Print the version; with --json also that of the JSON schemas.
-    #[arg(short = 'V', long)]
-    version: bool,
-    #[arg(long, requires = "version", hide = true)]
-    json: bool,
-    #[command(subcommand)]
-    command: Option<Command>,
-}
+use commands::Command;
 
 const HELP: &str = concat!(
     exit::exit_status!("yes", "no: refused, lost, unanswered, a failed check, or less than was asked"),
@@ -48,36 +34,24 @@ fn main() -> ExitCode {
     run(&std::env::args_os().collect::<Vec<_>>()).into()
 }
 
+const ABOUT: &str =
+    "Internet signaling: reserve along paths, follow them, look at nodes and messages, run scenarios";
+const VERSION: Version = Version { program: env!("CARGO_PKG_VERSION"), schema: signalbox_json::SCHEMA };
+
 fn run(arguments: &[OsString]) -> Exit {
-    // Also of a command line that cannot be parsed. What follows `--` is another command's.
-    let json = arguments.iter().take_while(|word| *word != "--").any(|word| word == "--json");
-    let outcome = match Cli::try_parse_from(arguments) {
-        Ok(Cli { version: true, json, .. }) => print_version(json),
-        Ok(Cli { command: Some(command), .. }) => command.run(),
-        Ok(Cli { command: None, .. }) => {
-            let _ = Cli::command().print_help();
-            return Exit::Usage;
-        }
-        Err(message) => return exit::report_usage(&message, json),
-    };
-    outcome.unwrap_or_else(|error| exit::report(&error, json))
-}
-
-fn print_version(json: bool) -> Result<Exit> {
-    let version = env!("CARGO_PKG_VERSION");
-    let mut out = io::stdout();
-    if json {
-        let schema = signalbox_json::SCHEMA;
-        writeln!(out, r#"{{"type":"version","version":"{version}","schema":{schema}}}"#)?;
-    } else {
-        writeln!(out, "signalbox {version}")?;
+    match elsewhere::wanted(arguments) {
+        Some(command) => elsewhere::run(command, arguments),
+        None => signalbox_cli::run::<Command>(command_line(), VERSION, arguments),
     }
-    Ok(Exit::Yes)
 }
 
-/// The command line as a whole, for the completion of words in shells.
+/// The command line, with the commands that another program carries out.
 fn command_line() -> clap::Command {
-    Cli::command()
+    own_command_line().subcommands(elsewhere::commands())
+}
+
+fn own_command_line() -> clap::Command {
+    signalbox_cli::command_line::<Command>().name("signalbox").about(ABOUT).after_help(HELP)
 }
 
 #[cfg(test)]

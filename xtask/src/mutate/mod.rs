@@ -26,7 +26,7 @@ use table::Mutation;
 
 /// Crates whose tests need the kernel or the programs; they take too long to run for each mutation. What these crates do
 /// themselves only their own tests can show, so their mutations are carried out with `--tests-of` only.
-const LEFT_OUT: [&str; 5] = ["linux", "lab", "bench", "signalboxd", "signalbox"];
+const LEFT_OUT: [&str; 7] = ["linux", "lab", "bench", "cli", "signalboxd", "signalbox", "signalbox-lab"];
 
 #[derive(Default)]
 struct Options<'a> {

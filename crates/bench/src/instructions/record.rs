@@ -18,7 +18,7 @@ const HEAD: &str = "\
 # Instructions of each part of fixed workloads, in release programs, for one message, session or rule, and the percentage by which a
 # count may differ. Recording keeps the percentage.
 # `make test` compares with it. After a change that costs or saves on purpose:
-#   cargo build --release -p signalboxd -p signalbox && target/release/signalbox bench instructions --record scripts/instructions.tsv
+#   cargo build --release -p signalboxd -p signalbox -p signalbox-lab-command && target/release/signalbox bench instructions --record scripts/instructions.tsv
 # and say the reason in the commit.
 ";
 const COMPILER_LINE: &str = "# compiler: ";

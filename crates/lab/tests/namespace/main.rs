@@ -1,5 +1,5 @@
 //! The lab on a real kernel. Needs root (or a user namespace), `ip`, `nft`, and for the scenarios the built programs:
-//! `cargo build -p signalbox -p signalboxd`; `SIGNALBOX_BIN` is their directory, if they are not beside the test.
+//! `cargo build -p signalbox -p signalbox-lab-command -p signalboxd`; `SIGNALBOX_BIN` is their directory, if they are not beside the test.
 #![cfg(target_os = "linux")]
 #![allow(missing_docs, reason = "tests")]
 
@@ -28,7 +28,10 @@ fn programs() -> PathBuf {
 fn signalbox(arguments: &[&str]) -> Output {
     let program = programs().join("signalbox");
     Command::new(&program).args(arguments).output().unwrap_or_else(|error| {
-        panic!("{}: {error}; build it: cargo build -p signalbox -p signalboxd", program.display())
+        panic!(
+            "{}: {error}; build it: cargo build -p signalbox -p signalbox-lab-command -p signalboxd",
+            program.display()
+        )
     })
 }
 

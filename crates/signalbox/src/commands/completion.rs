@@ -5,6 +5,7 @@ use clap::Args;
 use clap_complete::Shell;
 
 use super::Run;
+use crate::elsewhere;
 use crate::exit::{Exit, exit_status};
 
 #[derive(Debug, Args)]
@@ -25,7 +26,7 @@ impl Run for CompletionArgs {
     fn run(self) -> Result<Exit> {
         // Into memory first: the generator panics if it cannot write.
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut crate::command_line(), "signalbox", &mut script);
+        clap_complete::generate(self.shell, &mut elsewhere::all_words(), "signalbox", &mut script);
         std::io::Write::write_all(&mut std::io::stdout(), &script)?;
         Ok(Exit::Yes)
     }

@@ -6,7 +6,6 @@ mod clear;
 mod completion;
 mod config;
 mod decode;
-mod lab;
 mod ping;
 mod pinhole;
 mod policy;
@@ -16,24 +15,7 @@ mod rsvp;
 mod show;
 mod watch;
 
-use anyhow::Result;
-
-use crate::exit::Exit;
-
-/// The arguments of a command, which carry it out.
-pub(crate) trait Run {
-    /// Carries the command out, prints the result, and returns the exit status.
-    ///
-    /// # Errors
-    /// The daemon cannot be reached or refuses, or the arguments contradict each other.
-    fn run(self) -> Result<Exit>;
-}
-
-impl<T: Run> Run for Box<T> {
-    fn run(self) -> Result<Exit> {
-        (*self).run()
-    }
-}
+pub(crate) use signalbox_cli::Run;
 
 /// Defines a set of subcommands as an enum: a line for each, with its help, its name and its arguments, which
 /// implement [`Run`].
@@ -77,15 +59,8 @@ subcommands! {
         Config(config::ConfigArgs),
         /// Print messages, from hexadecimal lines or a capture, as text or JSON.
         Decode(decode::DecodeArgs),
-        /// Give a new node the inputs that a daemon recorded, and print what it does.
-        Replay(signalbox_lab::replay::ReplayArgs),
-        /// Networks of namespaces on this machine, and scenarios that run in them.
-        Lab(signalbox_lab::cli::LabArgs),
-        /// Scenarios in virtual time: the same engines without a kernel, with any number of seeds and faults.
-        Sim(signalbox_lab::cli::sim::SimArgs),
-        /// Measure the engines and the daemon on this machine.
-        Bench(lab::BenchArgs),
         /// Print a script that completes words of this command in a shell.
+        #[command(display_order = 900)]
         Completion(completion::CompletionArgs),
     }
 }

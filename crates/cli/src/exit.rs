@@ -8,7 +8,7 @@ use serde::Serialize;
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Exit {
+pub enum Exit {
     /// The answer is yes.
     Yes,
     /// The answer is no: refused, lost, unanswered, or less than was asked.
@@ -23,7 +23,8 @@ pub(crate) enum Exit {
 
 impl Exit {
     /// `Yes` if it holds.
-    pub(crate) const fn yes_if(holds: bool) -> Self {
+    #[must_use]
+    pub const fn yes_if(holds: bool) -> Self {
         if holds { Self::Yes } else { Self::No }
     }
 }
@@ -41,6 +42,7 @@ impl From<Exit> for ExitCode {
 }
 
 /// The part of a help text about the exit status, from the meaning of 0 and that of 1.
+#[macro_export]
 macro_rules! exit_status {
     ($yes:literal, $no:literal) => {
         concat!(
@@ -61,11 +63,11 @@ macro_rules! exit_status {
         )
     };
 }
-pub(crate) use exit_status;
+pub use crate::exit_status;
 
 /// A mistake in the command line that the parser of arguments cannot find.
 #[derive(Debug)]
-pub(crate) struct Usage(pub(crate) String);
+pub struct Usage(pub String);
 
 impl fmt::Display for Usage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -75,19 +77,22 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// Returns from the function with a [`Usage`] error.
+/// Returns from the function with a [`Usage`](crate::exit::Usage) error.
+#[macro_export]
 macro_rules! usage {
     ($($text:tt)*) => { return Err($crate::exit::Usage(format!($($text)*)).into()) };
 }
-pub(crate) use usage;
+pub use crate::usage;
 
 /// A request that the daemon refused.
 #[derive(Debug)]
-pub(crate) struct Refusal {
-    pub(crate) exit: Exit,
+pub struct Refusal {
+    /// How the command ends.
+    pub exit: Exit,
     /// For programs, in lower case.
-    pub(crate) reason: String,
-    pub(crate) message: String,
+    pub reason: String,
+    /// For people.
+    pub message: String,
 }
 
 impl fmt::Display for Refusal {
@@ -100,7 +105,7 @@ impl std::error::Error for Refusal {}
 
 /// No daemon answers at the socket.
 #[derive(Debug)]
-pub(crate) struct NoDaemon(pub(crate) String);
+pub struct NoDaemon(pub String);
 
 impl fmt::Display for NoDaemon {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -121,7 +126,7 @@ struct Line<'a> {
 }
 
 /// Prints an error on standard error, as text or as a line of JSON, and returns the exit status.
-pub(crate) fn report(error: &anyhow::Error, json: bool) -> Exit {
+pub fn report(error: &anyhow::Error, json: bool) -> Exit {
     // The reader of the output closed it, as `head` does.
     if is_broken_pipe(error) {
         return Exit::Yes;
