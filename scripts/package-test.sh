@@ -26,7 +26,7 @@ listed() {
         -o -path './var/lib/dpkg/*' -o -path './var/lib/apt/*' -o -path ./run/adduser -o -name '*-' \) -prune -o -print | sort)
 }
 
-mmdebstrap --quiet --variant=minbase --include=adduser,init-system-helpers,libgcc-s1,man-db,bash-completion,logrotate \
+mmdebstrap --quiet --variant=minbase --include=adduser,iproute2,nftables,init-system-helpers,libgcc-s1,man-db,bash-completion,logrotate \
     --setup-hook='mkdir -p "$1/etc/dpkg/dpkg.cfg.d"' "$release" "$root" 2>"$log" || {
     tail -n 5 "$log" >&2
     die "$release could not be installed"
@@ -36,19 +36,20 @@ listed >"$root/tmp/before"
 
 check "they are installed" inside sh -c 'dpkg --install /tmp/*.deb'
 check "the command runs" inside signalbox --version
+check "the command finds the lab" inside signalbox lab list --names
 check "the configuration is sound" inside signalboxd --config /etc/signalbox/signalboxd.toml --check
 check "the configuration belongs to the group of the daemon" test "$(inside stat -c %U:%G:%a /etc/signalbox/signalboxd.toml)" = root:signalbox:640
 check "the daemon's user exists" inside getent passwd signalbox
-check "there are pages of the manual" inside man --where signalbox-reserve signalboxd
+check "there are pages of the manual" inside man --where signalbox-reserve signalbox-lab-run signalboxd
 check "a shell completes words" inside bash -c '. /usr/share/bash-completion/completions/signalbox && complete -p signalbox'
 check "logrotate reads its file" inside logrotate --debug /etc/logrotate.d/signalbox
 check "the units name the installed program" inside grep -q '^ExecStart=/usr/sbin/signalboxd ' /lib/systemd/system/signalboxd.service
 echo '# a change' >>"$root/etc/signalbox/signalboxd.toml"
 check "they are installed again" inside sh -c 'dpkg --install /tmp/*.deb'
 check "a changed configuration stays" inside grep -q '# a change' /etc/signalbox/signalboxd.toml
-check "they are removed" inside dpkg --remove signalbox signalbox-dev
+check "they are removed" inside dpkg --remove signalbox signalbox-dev signalbox-lab
 check "the configuration stays" test -e "$root/etc/signalbox/signalboxd.toml"
-check "they are purged" inside dpkg --purge signalbox signalbox-dev
+check "they are purged" inside dpkg --purge signalbox signalbox-dev signalbox-lab
 check "the daemon's user is gone" sh -c "! chroot '$root' getent passwd signalbox"
 listed >"$root/tmp/after"
 check "nothing is left" diff "$root/tmp/before" "$root/tmp/after"
