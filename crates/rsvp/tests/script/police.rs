@@ -3,9 +3,9 @@
 use signalbox_core::IfIndex;
 use signalbox_resources::{Config as Links, Policing};
 use signalbox_rsvp::engine::Config;
-use signalbox_rsvp::wire::{Adspec, FlowSpec, HeaderFlags, MessageType, Writer};
+use signalbox_rsvp::wire::{Adspec, FlowSpec, HeaderFlags, MessageType, RsvpHop, Writer};
 
-use crate::rig::{B, Path, Resv, Rig, group, load, one, sender, session, tspec};
+use crate::rig::{B, Path, Resv, Rig, at, group, load, one, sender, session, tspec};
 
 const NONE: Policing = Policing { entry: false, merge: false, branch: false };
 
@@ -40,6 +40,14 @@ fn entry_is_policed_once() {
         // The flag changes with the next refresh.
         rig.path(&Path { e_police: policed_before, ..Path::new() });
         assert_eq!(flags(&rig, 2), Policing { entry: !entry, ..NONE });
+        // And with a Path from another previous hop, where the data leave the router that has policed them.
+        rig.path(&Path {
+            e_police: !policed_before,
+            hop: RsvpHop { addr: at(4, 9), lih: 5 },
+            iif: 4,
+            ..Path::new()
+        });
+        assert_eq!(flags(&rig, 2), Policing { entry, ..NONE });
     }
     // Without traffic control at the interface the next node has to police.
     let mut rig = Rig::with_resources(Links::of_link("eth3", "10mbit".parse().unwrap()));

@@ -134,6 +134,32 @@ fn what_came_by_a_lost_link_is_not_announced() {
     assert_eq!((rig.rsvp.senders(), rig.reservations()), (0, 0));
 }
 
+/// RSVP-3.1.5-08: the next hop of a route that stays has had a Path. It gets a PathTear when the state ends, also where the last Paths were held back.
+#[test]
+fn the_end_of_what_came_by_a_lost_link_is_announced_along_the_same_route() {
+    for (to, comes_back) in [(session(), false), (group(), true)] {
+        let mut rig = Rig::new();
+        if to == group() {
+            rig.tree(group(), 1, 1, &[2]);
+        }
+        rig.path(&Path::of(to, 1, 1));
+        let mut sent = link(&mut rig, false);
+        sent.extend(rig.wait(Duration::from_secs(46)));
+        assert!(all(&sent, MessageType::PATH).is_empty(), "{:?}", kinds(&sent));
+        if comes_back {
+            link(&mut rig, true);
+        }
+        sent = rig.wait(Duration::from_secs(120));
+        assert_eq!(all(&sent, MessageType::PATH).is_empty(), !comes_back, "{:?}", kinds(&sent));
+        assert_eq!(
+            (all(&sent, MessageType::PATH_TEAR).len(), rig.rsvp.senders()),
+            (1, 0),
+            "{:?}",
+            kinds(&sent)
+        );
+    }
+}
+
 /// Paths from another previous hop are forwarded, and those from the old one when its link is up again: a Path that was
 /// held back is sent with the first refresh.
 #[test]

@@ -363,7 +363,8 @@ impl Rsvp {
         }
     }
 
-    /// The senders and flowspecs of a whole Resv to a previous hop. The caller gives the list back by [`Merging::give_back`](super::Merging::give_back).
+    /// The senders and flowspecs of a whole Resv to a previous hop. The caller gives the list back by
+    /// [`Merging::give_back`](super::Merging::give_back).
     pub(in crate::engine) fn resv_contents(&mut self, session: Key, hop: u32) -> Vec<(Key, FlowSpec)> {
         let mut flows = core::mem::take(&mut self.merging.flows);
         flows.clear();

@@ -31,7 +31,7 @@ pub(in crate::engine) struct Merging {
 }
 
 impl Merging {
-    /// The previous hop of a sender has what it was sent, or another one takes its place.
+    /// Drops what is withheld of a sender: it ends, or another previous hop takes its place.
     pub(in crate::engine) fn end_withheld(&mut self, sender: Key) {
         self.withheld.remove(sender);
     }

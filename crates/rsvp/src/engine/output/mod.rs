@@ -1,6 +1,6 @@
 //! Messages that leave: composing, the times at which they are sent, their repetition, and the limits of errors.
 //!
-//! All messages leave through [`Rsvp::transmit_state`](crate::engine::Rsvp::transmit_state). [`Sending`] owns what this needs beside the
+//! All messages but diagnostics and repeated tears leave through [`Rsvp::transmit_state`](crate::engine::Rsvp::transmit_state). [`Sending`] owns what this needs beside the
 //! state that the messages are about.
 //!
 //! * `path`: Paths, PathTears and PathErrs (RFC 2205 §3.1.3, §3.1.5, §3.1.7). `resv`: Resvs, ResvTears and ResvConfs (§3.1.4, §3.1.6,

@@ -14,7 +14,7 @@ use crate::engine::interfaces::Iface;
 use crate::engine::io::RsvpEvent;
 use crate::engine::message_ids::SentState;
 use crate::engine::outbox::Envelope;
-use crate::engine::path::{E_POLICE, HELD, LOCAL, LOCAL_ONLY, NON_RSVP, REPAIR, Sender, UNSENT};
+use crate::engine::path::{E_POLICE, HELD, LOCAL, LOCAL_ONLY, NON_RSVP, REPAIR, Sender, UNANNOUNCED, UNSENT};
 use crate::engine::receive::Failure;
 use crate::engine::{Admission, Rsvp};
 use crate::wire::{
@@ -47,8 +47,8 @@ impl Rsvp {
         self.transmit_state(envelope, kind, SentState::Nothing, false, compose)
     }
 
-    /// Composes and sends a message. All messages leave through this function. A refresh may be replaced by its
-    /// MESSAGE_ID (RFC 2961 §5).
+    /// Composes and sends a message. All messages but diagnostics and repeated tears leave through this function. A refresh may be
+    /// replaced by its MESSAGE_ID (RFC 2961 §5).
     pub(super) fn transmit_state(
         &mut self,
         envelope: Envelope,
@@ -185,6 +185,13 @@ impl Rsvp {
         if self.is_doubtful(sender) {
             return self.hold_path(key, "the route changed, and the previous hop is silent");
         }
+        if sender.has(UNANNOUNCED)
+            && only.is_none_or(|only| only == sender.oif)
+            && let Some(sender) = self.senders.get_mut(key)
+        {
+            sender.set(UNANNOUNCED, false);
+        }
+        let Some(sender) = self.senders.get(key) else { return };
         if sender.extra.is_none() {
             let iface = sender.oif;
             if only.is_none_or(|only| only == iface) {
@@ -209,6 +216,10 @@ impl Rsvp {
     fn hold_path(&mut self, key: Key, reason: &str) {
         tracing::debug!(session = %self.logged_of(key), reason, "Path held back");
         if let Some(sender) = self.senders.get_mut(key) {
+            // The next hop of a route that stays has had a Path.
+            if sender.has(REPAIR | UNSENT) {
+                sender.set(UNANNOUNCED, true);
+            }
             sender.set(HELD, true);
         }
     }
@@ -336,11 +347,12 @@ impl Rsvp {
         self.output.advertised = all;
     }
 
-    /// Sends PathTear by all outgoing interfaces of a sender whose Path was sent (RFC 2205 §3.1.5). State that ends without a received
-    /// tear while its Path is held back sends none: along a new route it would end what the Paths of another way have set up.
+    /// Sends PathTear by all outgoing interfaces of a sender whose Path was sent along its route (RFC 2205 §3.1.5). Along another route
+    /// it would end what the Paths of another way have set up.
     pub(in crate::engine) fn send_path_tear(&mut self, key: Key, tear: Option<&Message<'_>>) {
-        let unsent = if tear.is_none() { UNSENT | HELD } else { UNSENT };
-        let Some(sender) = self.senders.get(key).filter(|sender| !sender.has(unsent)) else { return };
+        let Some(sender) = self.senders.get(key).filter(|sender| !sender.has(UNSENT | UNANNOUNCED)) else {
+            return;
+        };
         let ttl = if sender.has(LOCAL) { sender.ttl } else { sender.ttl.saturating_sub(1) };
         if ttl == 0 {
             return;

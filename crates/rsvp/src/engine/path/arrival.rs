@@ -241,7 +241,7 @@ impl Rsvp {
         session: Key,
         key: Key,
         contents: &PathContents<'_>,
-        Change { hop, tspec, adspec, objects }: Change,
+        Change { hop, tspec, adspec, police, objects }: Change,
         resources: &mut dyn Admission,
     ) -> Result<(), Failure> {
         if adspec == Part::New {
@@ -284,7 +284,7 @@ impl Rsvp {
             self.look_up_again(key);
         }
         if let Some(mut upstream) = upstream {
-            if tspec == Part::New {
+            if tspec == Part::New || police == Part::New {
                 self.reinstall_of(session, key, resources);
             }
             upstream.redirect(key, self.senders.get(key).map(|sender| sender.hop));

@@ -1,5 +1,5 @@
-//! What a Path changes in path state that this node has. It is decided as a value before anything of the Path is stored, so that no
-//! decision depends on what was stored before it.
+//! What a Path changes in path state that this node has. It is decided as a value before anything of the Path is stored. Only whether
+//! protection is desired anew is known after the objects are stored.
 
 use signalbox_core::{Key, invariant};
 
@@ -40,10 +40,12 @@ pub(super) struct Change {
     pub(in crate::engine) hop: PreviousHop,
     pub(in crate::engine) tspec: Part,
     pub(in crate::engine) adspec: Part,
+    /// Whether a node before this one polices the flow.
+    pub(in crate::engine) police: Part,
     pub(in crate::engine) objects: Compared,
 }
 
-/// A part of a Path beside that of path state.
+/// Whether a part of a Path equals that of the path state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engine) enum Part {
     Same,
@@ -56,7 +58,7 @@ impl Part {
     }
 }
 
-/// The previous hop of a Path, with its interface, beside that of path state.
+/// Whether the previous hop of a Path, with its interface, is that of the path state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PreviousHop {
     Same,
@@ -98,7 +100,7 @@ impl Rsvp {
             (PreviousHop::Same, Part::Same, Compared::Same(objects)) => {
                 KnownPath::Refresh(Refresh { adspec, police, objects })
             }
-            (hop, tspec, objects) => KnownPath::Change(Change { hop, tspec, adspec, objects }),
+            (hop, tspec, objects) => KnownPath::Change(Change { hop, tspec, adspec, police, objects }),
         })
     }
 

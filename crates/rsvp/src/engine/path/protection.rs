@@ -32,7 +32,7 @@ use crate::wire::attribute;
 const BACKUP: u64 = 1 << 62;
 
 impl Rsvp {
-    /// Stores what the objects that a sender carries say about protection; whether the sender desires it is the same or new.
+    /// Stores what the objects that a sender carries say about protection. Returns whether the desire for it is new.
     pub(in crate::engine) fn note_protection(&mut self, key: Key) -> Part {
         let Some(sender) = invariant!(self.senders.get(key), "a noted sender stands") else {
             return Part::Same;

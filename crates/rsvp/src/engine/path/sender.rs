@@ -96,6 +96,8 @@ pub(crate) const PROTECTED: u16 = 4096;
 
 /// The Paths are standby copies: they could desire local protection and do not.
 pub(crate) const STANDBY: u16 = 8192;
+/// No Path has gone along the present route: those that were due were held back.
+pub(crate) const UNANNOUNCED: u16 = 16384;
 
 /// The next Path by one of several interfaces.
 #[derive(Debug, Clone, Copy)]

@@ -1,4 +1,4 @@
-//! Routes (RFC 2205 §3.6, §3.11.3): the ways that the data of senders take, and what a change of routes concerns.
+//! Routes (RFC 2205 §3.6, §3.11.4): the ways that the data of senders take, and what a change of routes concerns.
 //!
 //! [`Routes`] owns what waits to be looked up again.
 //!
