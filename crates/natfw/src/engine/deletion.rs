@@ -29,7 +29,7 @@ impl Natfw {
         let had = self.ended.had(self.now, &received.session);
         let known = had != Had::default() && had == Had::of(&self.hasher, &received.mri, from);
         // A deletion of another source or flow must not use up a number: that of the session itself may come later.
-        let others = had != Had::default() && !known;
+        let others = had != Had::default() && !known && !waited;
         // What has this number went on before, and may have come back.
         let first = !others
             && !self.ended.has(self.now, &received.session, msn)
