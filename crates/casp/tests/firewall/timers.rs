@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use signalbox_casp::clients::natfw::NatfwRequest;
+use signalbox_casp::clients::natfw::{NatfwEvent, NatfwRequest};
 use signalbox_casp::wire::natfw::{NatfwFilter, NatfwMessage, NatfwStatus, NatfwType, NatfwValue};
 use signalbox_core::pinhole::PinholeError;
 use signalbox_core::{SessionId, Time};
 use signalbox_resources::config::{Action, Opening, RuleConfig};
 
-use crate::rig::{Node, Packet, Rig, filter, flow, open_policy, wants_response};
+use crate::rig::{Node, Packet, Rig, at, filter, flow, open_policy, wants_response};
 
 /// CASPMID-2-07, CASPMID-2-06, CASPMID-12-01: the rules end after LIFETIME, or after the lifetime of the session without it.
 #[test]
@@ -199,6 +199,14 @@ fn what_goes_on_and_what_begins_is_judged_by_the_hour() {
     standing.wait(Duration::from_secs(2));
     standing.inject(0, 1, NatfwType::CREATE, &create(6));
     assert_eq!((standing.status(0), standing.passes(1).len()), (NatfwStatus::POLICY, 0));
+    // Who asked learns at once that its passage has ended, and where.
+    let mut held = rig();
+    held.now = Time::from_secs(50);
+    held.ask(false);
+    assert!(matches!(held.events(0).last(), Some(NatfwEvent::Opened { .. })), "{:?}", held.events(0));
+    held.clear();
+    held.wait(Duration::from_secs(120));
+    assert_eq!(held.events(0), [NatfwEvent::Lost { status: NatfwStatus::POLICY, node: Some(at(1)) }]);
     let mut later = rig();
     later.now = Time::from_secs(50);
     let time = NatfwValue::Time(ntp(later.now, 20));

@@ -77,7 +77,7 @@ pub(super) enum InKernel {
 /// What Responses have said about a binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// Nothing: until then a new binding can take its place.
+    /// No Response has come that needs it. A new binding can take its place.
     Unproved,
     /// A Response has come that needs it.
     Needed,

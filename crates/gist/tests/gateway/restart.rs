@@ -89,7 +89,7 @@ fn a_flow_that_is_not_possible_here_is_left_out() {
 }
 
 /// O08: a flow of an end to which the operator forwards a port stands over a planned restart too, in both directions, also with a port out
-/// of the range for other hosts. It does not where the next configuration forwards the port to no end, or to another one.
+/// of the range for other hosts. It does not where the next configuration forwards the port to another end, or to no end and the port is out of the range.
 #[test]
 fn a_flow_of_a_forwarded_port_stands_over_a_planned_restart() {
     for first_port in [7000, 20_000] {

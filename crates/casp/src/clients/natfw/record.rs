@@ -43,7 +43,7 @@ impl Asker {
     }
 }
 
-/// The last request in one direction that was accepted.
+/// The last request in one direction that was accepted, or that prolongs what was.
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
     pub(super) asker: Asker,
@@ -180,7 +180,7 @@ impl Opened {
     }
 }
 
-/// The packets of a record, beside the request that asked for them.
+/// How the packets of a record go, compared with the request that asked for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     /// They go along the flow of the request.
@@ -328,7 +328,7 @@ pub(super) struct Own {
 /// The user who accepted what the other end of the path answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Receiver {
-    /// There is none, or the passage ended for the user.
+    /// No user accepts the packets, or the passage ended for the user.
     Absent,
     /// The passage was opened again after its end: the user has no event of that yet.
     Reopened(u64),

@@ -245,6 +245,7 @@ impl NatfwClient {
         let replaces = record.opened.rules().is_empty() || job.identity.is_some() || record.is_of_asker(job);
         match record.asked(false) {
             Some(asked) if !replaces => asked.number = number,
+            None if !replaces => {}
             asked => *asked = Some(Asked { asker: Asker::of(job, inside, sender), number }),
         }
         record.until = record.until.max(now + lifetime);
