@@ -104,7 +104,8 @@ pub trait Composition: fmt::Debug + Sealed {
 }
 
 /// The protocols of the suite that have settings, and one of another crate beside them. The suite may be empty
-/// ([`Config::empty`](crate::Config::empty)). Outputs of the suite are taken first.
+/// ([`Config::empty`](crate::Config::empty)). Outputs of the suite are taken first. The views of the suite and the watch of changes are
+/// those of a [`Node`](crate::Node) of the suite alone.
 #[derive(Debug)]
 pub struct Beside<P> {
     pub(crate) suite: Suite,
@@ -123,7 +124,8 @@ pub enum BesideCommand<C, S> {
         /// What is wanted.
         command: C,
     },
-    /// Other settings of the protocol of the other crate ([`Composed::reload`]).
+    /// Other settings of the protocol of the other crate ([`Composed::reload`]). Those that [`Composed::validate`] refuses are
+    /// ignored, with a line in the log.
     Reload(S),
 }
 
@@ -165,7 +167,10 @@ impl<P: Composed> Composition for Beside<P> {
                 return self.suite.ask(cx, command, Some(&mut self.own)).map(BesideEvent::Suite);
             }
             BesideCommand::Own { id, command } => self.own.command(cx, id, command),
-            BesideCommand::Reload(config) => self.own.reload(cx.now, config),
+            BesideCommand::Reload(config) => match P::validate(&config) {
+                Ok(()) => self.own.reload(cx.now, config),
+                Err(error) => tracing::warn!(%error, protocol = P::NAME, "settings ignored"),
+            },
         }
         None
     }
@@ -185,8 +190,9 @@ impl<P: Composed> Composition for Beside<P> {
     fn pass(&mut self, cx: &mut Context<'_>, from: Place, to: Place) {
         let Self { suite, own } = self;
         if from == Place::BESIDE {
-            if let Some(taker) = suite.get_mut(to) {
-                own.pass(cx, taker);
+            match suite.get_mut(to) {
+                Some(taker) => own.pass(cx, taker),
+                None => debug_assert!(false, "{} gives to a protocol that the node does not run", P::NAME),
             }
         } else if to == Place::BESIDE {
             if let Some(giver) = suite.get_mut(from) {

@@ -77,9 +77,12 @@ impl<P: Composed> Node<Beside<P>> {
     /// draws the random numbers that it draws without it. See [`Node::new`] for `seed`.
     ///
     /// # Errors
-    /// A setting that [`Config::validated`] or the protocol refuses, and a port of entry, a port or a number of a signaling application
-    /// that two of the protocols need.
+    /// A setting that [`Config::validated`] or the protocol refuses; a name, a port of entry, a port or a number of a signaling
+    /// application that two of the protocols have; a signaling application without GIST.
     pub fn beside(config: Config, own: P::Config, seed: [u8; 32]) -> Result<Self, ConfigError> {
+        if Suite::names().any(|name| name == P::NAME) {
+            return Err(ConfigError::Other(format!("{} is the name of a protocol of the suite", P::NAME)));
+        }
         let member = Member::new::<P>(Place::BESIDE, &own);
         Self::compose(config, Some(member), seed, |suite, setup| {
             Ok(Beside { suite, own: P::new(own, setup)? })
@@ -419,7 +422,7 @@ impl<P: Composition> Node<P> {
                     None => return None,
                 },
                 Some((_, Next::Worked)) => self.budget -= 1,
-                None if self.protocols.flush() => {}
+                None if self.protocols.flush() => self.budget -= 1,
                 None => return None,
             }
         }

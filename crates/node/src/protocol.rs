@@ -63,7 +63,8 @@ pub enum Input<'a> {
     LinkSpeeds(&'a [(IfIndex, u64)]),
     /// A packet arrived by a port of entry of this protocol.
     Packet(Received<'a>),
-    /// A packet could not be sent by a port of entry of this protocol.
+    /// A packet could not be sent by a port of entry of this protocol. Of an entry that two protocols share, this and
+    /// [`Input::Undeliverable`] come to the one that did not ask for [sharing](EntryRequest::shared).
     TransmitFailed {
         /// The port of entry.
         entry: Entry,
@@ -231,7 +232,7 @@ pub struct Size {
 pub enum Next {
     /// The driver: [`Composed::poll`] gives the output.
     Driver,
-    /// GIST: [`Protocol::pass`] gives it a request.
+    /// GIST: [`Protocol::pass`] gives it a request. Only a protocol that has [`Needs::applications`] answers this: its node has GIST.
     Gist,
     /// The signaling application of this number: [`Protocol::pass`] gives it an indication. Only GIST answers this.
     Application(NslpId),
@@ -239,7 +240,8 @@ pub enum Next {
     Worked,
 }
 
-/// The names under which a protocol owns things of the node.
+/// The names under which a protocol owns things of the node. No two protocols of a node have the same: what the kernel and
+/// admission control answer goes to the first one. Numbers from 240 belong to no protocol of the suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owners {
     /// The owner that it gives its reservations; `None`: it makes no reservations.
@@ -285,16 +287,17 @@ pub trait Protocol: fmt::Debug {
     /// [`Input::Indication`]. Only who answers [`Next::Gist`] or [`Next::Application`] is asked.
     fn pass(&mut self, cx: &mut Context<'_>, to: &mut dyn Protocol);
 
-    /// No protocol has an output: what was held back to leave together is queued now. True if there was something.
+    /// No protocol has an output: what was held back to leave together is queued now. True if [`Protocol::next`] has an output now.
     fn flush(&mut self) -> bool;
 
     /// When [`Input::Timer`] is due; `None` while nothing waits.
     fn next_deadline(&self) -> Option<Time>;
 
-    /// How much state it has. It costs the same whatever the answer is.
+    /// How much state it has. It costs the same whatever the answer is. Only a node of the suite alone is asked for it.
     fn size(&self) -> Size;
 
-    /// The list of its sessions that appear and disappear; `None`: it has no sessions that can be watched.
+    /// The list of its sessions that appear and disappear; `None`: it has no sessions that can be watched. Only a node of the suite
+    /// alone has a watch.
     fn changes(&mut self) -> Option<&mut Changes<SessionChange>>;
 
     /// Appends its counters.
@@ -370,7 +373,8 @@ pub trait Composed: Protocol + Sized {
     /// The first setting that is out of its range; a protocol of another crate says it by [`ConfigError::Other`].
     fn validate(config: &Self::Config) -> Result<(), ConfigError>;
 
-    /// What it needs with these settings. The answer for the same settings is the same.
+    /// What it needs with these settings, also with those that [`Self::validate`] refuses. The answer for the same settings is the
+    /// same.
     fn needs(config: &Self::Config) -> Needs;
 
     /// A protocol without state.
@@ -389,7 +393,9 @@ pub trait Composed: Protocol + Sized {
     /// The next output, which is the driver's. Its octets are valid until the next call. The identifier of a route lookup is
     /// one that `lookups` gave; `event` makes the event of the node, of the identifier of the command and the event of the protocol.
     ///
-    /// It is called after [`Next::Driver`] only.
+    /// It is called after [`Next::Driver`] only, and then gives an output: `None` would end the outputs of all protocols until the
+    /// next input. [`Output::Reserve`] and [`Output::Release`] are those of [`Context::resources`]: no protocol gives them. It listens
+    /// by [`Output::StreamListen`] at its [`Needs::ports`]. Streams that it opens have odd numbers below 2^56, each used once.
     fn poll<E>(
         &mut self,
         lookups: LookupsOf<'_>,

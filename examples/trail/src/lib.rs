@@ -171,6 +171,10 @@ impl Trail {
     fn packet(&mut self, now: Time, packet: &Received<'_>) {
         let Some(mut message) = Message::parse(packet.payload) else { return };
         let (src, dst) = (packet.src.ip(), packet.dst.ip());
+        // Each node of a link gets what is for a group: a mark that each of them sent on would multiply.
+        if src.is_multicast() || src.is_unspecified() || dst.is_multicast() {
+            return;
+        }
         match message.kind {
             Kind::Answer => {
                 let own = self.own.get_mut(&message.trail).filter(|own| own.dst == src);

@@ -77,6 +77,10 @@ fn the_limit_holds_until_it_is_raised() {
     start(&mut sim, 2, nodes[0], nodes[2], Family::V4);
     sim.run_for(Duration::from_secs(1));
     assert_eq!(noted(&sim, &nodes), [vec![], vec![1], vec![1]]);
+    // Settings that make no node change nothing.
+    sim.command(nodes[1], BesideCommand::Reload(Config { lifetime: Duration::ZERO, ..Config::default() }));
+    sim.run_for(LIFETIME);
+    assert_eq!(noted(&sim, &nodes), [vec![], vec![1], vec![1]]);
     sim.command(nodes[1], BesideCommand::Reload(Config { lifetime: LIFETIME, ..Config::default() }));
     sim.run_for(LIFETIME);
     assert_eq!(noted(&sim, &nodes), [vec![], vec![1, 2], vec![1]]);

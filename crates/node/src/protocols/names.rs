@@ -81,6 +81,15 @@ impl ProtocolId {
     }
 }
 
+// The place of a protocol is its number in `ALL`.
+const _: () = {
+    let mut at = 0;
+    while at < ProtocolId::ALL.len() {
+        assert!(ProtocolId::ALL[at] as usize == at, "ALL has the order of the variants");
+        at += 1;
+    }
+};
+
 impl fmt::Display for ProtocolId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

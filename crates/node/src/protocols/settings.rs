@@ -107,7 +107,7 @@ impl Config {
             #[cfg(feature = "test-protocol")]
             beacon,
         } = self;
-        let all = [
+        let all: [Option<Member>; ProtocolId::ALL.len()] = [
             member::<gist::Instance>(ProtocolId::Gist, gist.as_ref()),
             member::<ping::Instance>(ProtocolId::Ping, ping.as_ref()),
             member::<qos::Instance>(ProtocolId::Qos, qos.as_ref()),

@@ -1,4 +1,4 @@
-//! The test protocol: one file and one line of the table add it, and it has everything that a protocol needs.
+//! The test protocol: one file, and lines beside those of the other protocols, and it has everything that a protocol needs.
 
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
