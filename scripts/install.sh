@@ -72,7 +72,7 @@ page() { # section, words of the command
     put 644 "$work/page" "$place"
     gzip -9nf "$root$place"
 }
-about() { $1 --help | sed -n '1s/\.$//p'; }
+about() { $1 --help | sed -n '1{s/\.$//;p}'; }
 # The words of all commands, and of those below them.
 commands() {
     echo "$1"

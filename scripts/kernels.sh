@@ -7,6 +7,7 @@ set -eu
 . "$(dirname "$0")/env.sh"
 
 if [ -n "${SIGNALBOX_BIN:-}" ]; then
+    [ -x "$SIGNALBOX_BIN/signalbox-lab" ] || die "$SIGNALBOX_BIN has no signalbox-lab"
     PROGRAMS=$SIGNALBOX_BIN exec /usr/bin/python3 scripts/kernels/kernels.py "$@"
 fi
 say "building"

@@ -26,14 +26,24 @@ pub(crate) fn run(command: &str, arguments: &[OsString]) -> Exit {
 
 fn start(command: &str, arguments: &[OsString]) -> Error {
     let Some(program) = find(PROGRAM) else {
+        let release = if cfg!(debug_assertions) { "" } else { " --release" };
         return anyhow!(
             "`signalbox {command}` needs the program {PROGRAM}, which is neither beside this one nor in PATH: install the package \
-             {PROGRAM}, or build it (cargo build -p signalbox-lab-command)"
+             {PROGRAM}, or build it (cargo build{release} -p signalbox-lab-command)"
         );
     };
     let name = arguments.first().map_or(OsStr::new("signalbox"), OsString::as_os_str);
-    let error = Command::new(&program).arg0(name).args(arguments.iter().skip(1)).exec();
-    Error::from(error).context(format!("cannot start {}", program.display()))
+    let mut lab = Command::new(&program);
+    lab.arg0(name).args(arguments.iter().skip(1));
+    // A lab that was found in PATH runs the command and the daemon of this build all the same.
+    for (variable, name) in [("SIGNALBOX", "signalbox"), ("SIGNALBOXD", "signalboxd")] {
+        let beside =
+            std::env::current_exe().ok().map(|own| own.with_file_name(name)).filter(|file| file.is_file());
+        if let (None, Some(beside)) = (std::env::var_os(variable), beside) {
+            lab.env(variable, beside);
+        }
+    }
+    Error::from(lab.exec()).context(format!("cannot start {}", program.display()))
 }
 
 /// The commands, for the list of all of them.

@@ -236,7 +236,10 @@ impl Daemon {
 
     /// Lists its sessions of RSVP by `signalbox show`. Returns their number.
     pub(in super::super) fn rsvp_sessions(&self) -> Result<usize> {
-        let program = find("signalbox").context("no signalbox: build it")?;
+        let given = std::env::var_os("SIGNALBOX").map(PathBuf::from);
+        let program = given.or_else(|| find("signalbox"));
+        let program =
+            program.context("no signalbox: install its package, build it, or name one in SIGNALBOX")?;
         let mut show = Command::new(program);
         show.args(["show", "--socket"]).arg(self.socket()).args(["--json", "rsvp", "sessions"]);
         show.stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped());
@@ -284,7 +287,8 @@ pub(in super::super) fn program() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("SIGNALBOXD") {
         return Ok(path.into());
     }
-    find("signalboxd").context("no signalboxd: build it, or name one in SIGNALBOXD")
+    find("signalboxd")
+        .context("no signalboxd: install the package signalbox, build it, or name one in SIGNALBOXD")
 }
 
 #[cfg(test)]

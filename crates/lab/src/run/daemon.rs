@@ -49,8 +49,9 @@ pub(crate) fn program(variable: &str, name: &str) -> Result<PathBuf> {
     let given = std::env::var_os(variable).map(PathBuf::from);
     let sought = given.clone().unwrap_or_else(|| name.into());
     given.or_else(|| signalbox_linux::program::find(name)).filter(|path| path.is_file()).with_context(|| {
+        let release = if cfg!(debug_assertions) { "" } else { " --release" };
         format!(
-            "no program {}; build it (cargo build -p {name}) or say in ${variable} where it is",
+            "no program {}; install the package signalbox, build it (cargo build{release} -p {name}), or say in ${variable} where it is",
             sought.display()
         )
     })

@@ -32,8 +32,10 @@ pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
         .or_else(|| usual.iter().map(|directory| Path::new(directory).join(name)).find(|file| file.is_file()))
 }
 
-/// The path of the program `name` in `PATH`.
+/// The path of the program `name` in the absolute directories of `PATH`.
 pub(crate) fn find_in_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).map(|directory| directory.join(name)).find(|file| file.is_file())
+    // Not the working directory, which others may write: an empty entry means it, too.
+    let directories = std::env::split_paths(&path).filter(|directory| directory.is_absolute());
+    directories.map(|directory| directory.join(name)).find(|file| file.is_file())
 }
