@@ -301,7 +301,7 @@ def many(own, far, ports):
         node.data(session, create(session.number + 1, 0))
         if number % 50 == 49:
             time.sleep(0.02)
-    print("closed")
+    print("closed", flush=True)
 
 
 def close(own):

@@ -6,6 +6,7 @@ use crate::run::evidence::{Evidence, Outcome};
 use crate::run::steps::ping::PingRun;
 use crate::run::steps::program::ProgramRun;
 use crate::run::steps::reserve::ANSWERS;
+use crate::run::steps::wait::Missed;
 
 /// Returns the outcomes of steps that failed, and of those that were to fail.
 pub(crate) fn judge_steps(scenario: &Scenario, evidence: &Evidence) -> Vec<Outcome> {
@@ -16,6 +17,9 @@ pub(crate) fn judge_steps(scenario: &Scenario, evidence: &Evidence) -> Vec<Outco
             Step::RunProgram(keys) => (keys.fails, program()?.failure()),
             Step::Reserve(keys) => (keys.fails, program()?.refusal()),
             Step::Ping(keys) if taken(&id, evidence) => (keys.fails, unanswered(&id, evidence)),
+            Step::Wait(_) => {
+                (false, Some(evidence.all::<Missed>().find(|missed| missed.id == id)?.why.clone()))
+            }
             _ => return None,
         };
         let verdict = match (fails, failure) {
@@ -72,6 +76,7 @@ fn unanswered(id: &String, evidence: &Evidence) -> Option<String> {
     let mut silent = runs().filter(|run| run.replies.is_empty());
     let first = silent.next()?;
     let reason = first.lost.first().map_or_else(|| first.complaint.trim(), String::as_str);
+    let reason = if reason.is_empty() { "it did not end in time" } else { reason };
     Some(format!("{} of {} sessions got no reply: {reason}", 1 + silent.count(), runs().count()))
 }
 
@@ -168,5 +173,6 @@ mod tests {
         assert_eq!(judged(step, ran(PingRun { replies: vec![reply()], ..PingRun::default() })), None);
         let lost = PingRun { lost: vec!["no route".into()], ..PingRun::default() };
         fails(step, ran(lost), "1 of 2 sessions got no reply: no route");
+        fails(step, ran(PingRun::default()), "1 of 2 sessions got no reply: it did not end in time");
     }
 }

@@ -301,8 +301,12 @@ impl<'a> Run<'a> {
         let Some(program) = programs.find(|program| program.run.id.as_deref() == Some(id)) else {
             return Ok(false);
         };
+        // The time of the program itself goes on afterwards.
+        let deadline = program.deadline;
         program.limit(within);
-        program.wait(&self.evidence, |evidence, line| is_line(&evidence.plan, wanted, line))
+        let came = program.wait(&self.evidence, |evidence, line| is_line(&evidence.plan, wanted, line));
+        program.deadline = deadline.max(program.deadline);
+        came
     }
 }
 

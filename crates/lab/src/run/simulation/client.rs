@@ -47,5 +47,7 @@ pub(crate) struct Running {
     pub(crate) id: u64,
     /// Since 1970: it should have ended by then.
     pub(crate) deadline: Duration,
+    /// The number of its lines among which no other one is looked for.
+    pub(crate) read: usize,
     pub(crate) client: Box<dyn Client>,
 }

@@ -293,7 +293,14 @@ impl<'a> Simulation<'a> {
         } else {
             client.node_ended(now);
         }
-        self.clients.push(Running { step: step.to_owned(), node, id, deadline: now + within, client });
+        self.clients.push(Running {
+            step: step.to_owned(),
+            node,
+            id,
+            deadline: now + within,
+            read: 0,
+            client,
+        });
         self.dispatch();
     }
 
@@ -396,21 +403,28 @@ impl<'a> Simulation<'a> {
 
     /// Waits until what a step started has printed such a line, or has ended; `false`: no such line came.
     pub(crate) fn wait_line(&mut self, step: &str, wanted: &toml::Value, within: Duration) -> bool {
-        let printed = |run: &Self| {
-            run.clients
-                .iter()
-                .filter(|running| running.step == step)
-                .map(|running| running.client.lines().len())
-                .sum::<usize>()
+        let found = |run: &Self, running: &Running| {
+            let new = running.client.lines().get(running.read..).unwrap_or_default();
+            new.iter().position(|line| is_line(&run.evidence.plan, wanted, line))
         };
-        let before = printed(self);
         let came = |run: &Self| {
-            let lines = run.clients.iter().filter(|running| running.step == step);
-            let mut new = lines.flat_map(|running| running.client.lines()).skip(before);
-            new.any(|line| is_line(&run.evidence.plan, wanted, line))
+            let place = run.clients.iter().position(|running| running.step == step)?;
+            Some((place, found(run, &run.clients[place])?))
         };
-        self.wait(within, |run| came(run) || run.all_ended(step));
-        came(self)
+        self.wait(within, |run| came(run).is_some() || run.all_ended(step));
+        let line = came(self);
+        match line {
+            Some((place, at)) => self.clients[place].read += at + 1,
+            None => self.pass_lines(step),
+        }
+        line.is_some()
+    }
+
+    /// The lines that what a step started has printed are not looked for again.
+    pub(crate) fn pass_lines(&mut self, step: &str) {
+        for running in self.clients.iter_mut().filter(|running| running.step == step) {
+            running.read = running.client.lines().len();
+        }
     }
 
     fn step_ended(&mut self, step: &str) {

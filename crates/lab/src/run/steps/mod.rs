@@ -15,7 +15,7 @@ pub(crate) mod reserve;
 mod routing;
 mod stop;
 pub(crate) mod traffic;
-mod wait;
+pub(crate) mod wait;
 
 use anyhow::{Result, bail};
 

@@ -22,6 +22,9 @@ use crate::run::{Run, command, kernel, now, wait};
 /// A program has this long to end when asked to.
 pub(crate) const END: Duration = Duration::from_secs(15);
 
+/// The last lines of a program that has ended are waited for this long: what it left running may keep its pipes open.
+const LAST: Duration = Duration::from_millis(200);
+
 /// What a program printed is read for this long after its end.
 const PIPES: Duration = Duration::from_secs(5);
 
@@ -89,7 +92,9 @@ impl Act for RunProgram {
 pub(crate) struct Process {
     child: Child,
     output: Receiver<Output>,
-    deadline: Instant,
+    pub(crate) deadline: Instant,
+    /// The number of its lines among which no other one is looked for.
+    read: usize,
     /// How long it may take to end when it is asked to.
     pub(crate) end: Duration,
     pub(crate) run: ProgramRun,
@@ -128,7 +133,7 @@ impl Process {
             let _ = stderr.read_to_string(&mut complaint);
             let _ = sender.send(Output::Complaint(complaint));
         });
-        Ok(Self { child, output, deadline: Instant::now() + within, end: END, run })
+        Ok(Self { child, output, deadline: Instant::now() + within, read: 0, end: END, run })
     }
 
     /// Waits until it prints a line of this kind, or ends, or its time is over; `false`: no such line came.
@@ -140,11 +145,16 @@ impl Process {
         while Instant::now() < self.deadline {
             wait::check()?;
             let ended = self.child.try_wait()?.is_some();
-            let before = self.run.lines.len();
             self.listen();
-            if self.run.lines[before..].iter().any(|line| wanted(evidence, line)) {
+            if ended {
+                self.listen_on(LAST);
+            }
+            let new = &self.run.lines[self.read..];
+            if let Some(at) = new.iter().position(|line| wanted(evidence, line)) {
+                self.read += at + 1;
                 return Ok(true);
             }
+            self.read = self.run.lines.len();
             if ended {
                 break;
             }
@@ -158,6 +168,14 @@ impl Process {
         self.deadline = Instant::now() + within;
     }
 
+    /// Takes what it prints until its pipes are closed, for this long at most.
+    fn listen_on(&mut self, limit: Duration) {
+        let until = Instant::now() + limit;
+        while let Ok(output) = self.output.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            self.run.take(output);
+        }
+    }
+
     fn listen(&mut self) {
         for output in self.output.try_iter() {
             self.run.take(output);
@@ -167,8 +185,8 @@ impl Process {
     /// Asks it to end, as Ctrl-C does.
     pub(crate) fn interrupt(&mut self) -> Result<()> {
         self.limit(self.end);
-        self.run.interrupted = true;
         if self.child.try_wait()?.is_none() {
+            self.run.interrupted = true;
             // The child is ours and was not waited for, so that its number belongs to no other process.
             let pid = Pid::from_raw(i32::try_from(self.child.id())?);
             kill(pid, Signal::SIGINT).with_context(|| format!("cannot interrupt process {pid}"))?;
@@ -185,10 +203,7 @@ impl Process {
         self.end();
         // Its pipes close with its group, and the thread that reads them ends. A program that left the group may keep them
         // open.
-        let until = Instant::now() + PIPES;
-        while let Ok(output) = self.output.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            self.run.take(output);
-        }
+        self.listen_on(PIPES);
         Ok(std::mem::take(&mut self.run))
     }
 

@@ -55,6 +55,7 @@ impl Act for Reserve {
         let command = |id| Command::Qos { id, command: qos::Command::Reserve(Box::new(request)) };
         run.begin(id, from, self.within.0, command, Box::new(client));
         run.wait(self.within.0, |run| run.answered(id) || run.all_ended(id));
+        run.pass_lines(id);
         Ok(())
     }
 

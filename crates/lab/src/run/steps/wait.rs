@@ -4,9 +4,16 @@ use anyhow::Result;
 
 use super::Act;
 use crate::language::steps::wait::Wait;
-use crate::run::evidence::Outcome;
 use crate::run::simulation::Simulation;
 use crate::run::{Run, wait};
+
+/// A line that a step waited for and that did not come.
+#[derive(Debug)]
+pub(crate) struct Missed {
+    /// The `id` of the step that waited.
+    pub(crate) id: String,
+    pub(crate) why: String,
+}
 
 impl Act for Wait {
     fn unsimulated(&self) -> Option<String> {
@@ -17,8 +24,12 @@ impl Act for Wait {
         match (self.wait, &self.id, &self.prints) {
             (Some(span), _, _) => run.advance(span.0),
             (None, Some(id), Some(prints)) => {
+                // A step that was left out prints nothing.
+                let taken = run.evidence.spans.contains_key(id.as_ref());
                 let came = run.wait_line(id.as_ref(), prints.as_ref(), self.within.0);
-                run.evidence.outcomes.extend(self.missing(name, came));
+                if let Some(missed) = self.missed(name, came || !taken) {
+                    run.evidence.record(missed);
+                }
             }
             (None, Some(id), None) => run.wait_end(id.as_ref()),
             (None, None, _) => {}
@@ -36,7 +47,9 @@ impl Act for Wait {
             Some(prints) => {
                 run.progress(&format!("waiting until {} prints {}", id.as_ref(), prints.as_ref()));
                 let came = run.wait_line(id.as_ref(), prints.as_ref(), self.within.0)?;
-                run.evidence.outcomes.extend(self.missing(name, came));
+                if let Some(missed) = self.missed(name, came) {
+                    run.evidence.record(missed);
+                }
                 Ok(())
             }
             None => {
@@ -48,10 +61,10 @@ impl Act for Wait {
 }
 
 impl Wait {
-    /// Returns the outcome of a step that waited for a line, if the line did not come.
-    fn missing(&self, name: &str, came: bool) -> Option<Outcome> {
+    /// Returns the line that did not come.
+    fn missed(&self, name: &str, came: bool) -> Option<Missed> {
         let (id, prints) = (self.id.as_ref()?.as_ref(), self.prints.as_ref().filter(|_| !came)?.as_ref());
-        let why = format!("{id} printed no line with {prints} within {}", self.within);
-        Some(Outcome::of_step(name, Err(why)))
+        let why = format!("{id} printed no line with {prints} within {} or before its end", self.within);
+        Some(Missed { id: name.to_owned(), why })
     }
 }
