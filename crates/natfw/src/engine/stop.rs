@@ -1,9 +1,10 @@
 //! A node that stops tells who asked for what ends with it (RFC 5973 §3.7.5).
 //!
 //! What the next node takes over does not end, so nothing is said about it, and neither about sessions for which nothing is open here.
-//! If all sessions of a peer end, it gets one NOTIFY for all of them; the nodes further on get one for each. The CREATE of an edge ends
-//! with its EXTERNAL. The number of messages is bounded, since a stop waits for none of them: sessions beyond it end with their lifetime
-//! at other nodes.
+//! If all sessions of a peer end, it gets one NOTIFY for all of them; the nodes further on get one for each. The CREATE that an
+//! edge began is left to its lifetime: an initiator generates no NOTIFY (§3.7.5), and the CREATE is torn down only after its EXTERNAL
+//! (§3.7.6.1). The number of messages is bounded, since a stop waits for none of them: sessions beyond it end with their lifetime at
+//! other nodes.
 
 use std::collections::BTreeMap;
 
@@ -71,12 +72,9 @@ impl Natfw {
         let together = |peer: SiiHandle| peers.get(&peer.0).is_some_and(|one| one.end_together());
         let lost = self.sessions.iter().filter_map(|(key, session)| {
             let (peer, _) = session.at_stop(handed_over).filter(|(_, ends)| *ends)?;
-            // §3.7.6.1: the CREATE that this edge sent for it.
-            let created = Some(session.secondary).filter(|key| self.sessions.get(*key).is_some());
-            let onward = [session.plan.forwards.then_some(key), created];
-            Some((key, !together(peer), onward))
+            Some((key, !together(peer), session.plan.forwards))
         });
-        let lost: Vec<(Key, bool, [Option<Key>; 2])> = lost.collect();
+        let lost: Vec<(Key, bool, bool)> = lost.collect();
         let mut left_out = 0_usize;
         let mut room = MOST;
         let mut take = || {
@@ -96,7 +94,7 @@ impl Natfw {
                 self.notify(*key, Info::TERMINATED, false);
             }
         }
-        for key in lost.iter().flat_map(|(_, _, onward)| onward.iter().flatten()) {
+        for (key, _, _) in lost.iter().filter(|(_, _, forwards)| *forwards) {
             if take() {
                 self.notify(*key, Info::TERMINATED, true);
             }
