@@ -325,7 +325,7 @@ impl<N: NodeEngine> Sim<N> {
         self.streams.len()
     }
 
-    /// The log: the last 100,000 packets of the captured links, the oldest first.
+    /// The log: the last 400,000 packets of the captured links, the oldest first.
     pub fn captured(&self) -> impl Iterator<Item = &Captured> {
         self.log.iter()
     }

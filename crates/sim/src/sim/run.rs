@@ -16,7 +16,7 @@ use crate::seed::{Purpose, stream};
 /// Limit on reported route changes: if more change at once, a node gets one report for the whole IP version.
 const MOST_CHANGES: usize = 64;
 /// Number of packets in the log; the oldest are removed first.
-const LOG: usize = 100_000;
+const LOG: usize = 400_000;
 /// Limit on the outputs of one input. Beyond it, the simulation assumes that an engine is in an endless loop.
 const MOST_OUTPUTS: usize = 1_000_000;
 
