@@ -122,7 +122,7 @@ pub enum Input<'a> {
     Request(Request<'a>),
     /// What [`Restart::hand_over`] of the protocol with this name wrote in the node before this one.
     Handover(Entries),
-    /// The node stops: neighbors are told of what ends with it.
+    /// The node stops. The protocol reports to neighbors what ends with the node.
     Stop {
         /// The next node gets what [`Restart::hand_over`] wrote.
         handed_over: bool,

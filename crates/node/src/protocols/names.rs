@@ -122,8 +122,8 @@ pub enum Command {
     WallClock(u64),
     /// The speeds of links by interface, as the kernel knows them, in octets a second. Those of other links are not known.
     LinkSpeeds(Vec<(IfIndex, u64)>),
-    /// The node stops, after [`Node::hand_over`](crate::Node::hand_over): neighbors are told of what ends with it. `handed_over`:
-    /// the next node gets what was written.
+    /// The node stops. It comes after [`Node::hand_over`](crate::Node::hand_over). The protocols report to neighbors what ends with
+    /// the node. `handed_over`: the next node gets what was written.
     Stop { handed_over: bool },
 }
 

@@ -92,7 +92,7 @@ impl Suite {
     }
 
     /// Gives an input to each protocol, and to the one beside the suite.
-    fn tell<'a>(
+    fn give_all<'a>(
         &mut self,
         beside: Option<&mut dyn Protocol>,
         cx: &mut Context<'_>,
@@ -152,15 +152,15 @@ impl Suite {
                 if let Err(error) = cx.resources.reload(cx.now, core::mem::take(&mut config.resources)) {
                     tracing::warn!(%error, "settings of admission control ignored");
                 }
-                self.tell(beside, cx, || Input::Rules);
+                self.give_all(beside, cx, || Input::Rules);
                 self.reload(cx.now, config);
             }
             Command::WallClock(wall_clock_us) => {
                 cx.resources.set_wall_clock(wall_clock_us);
-                self.tell(beside, cx, || Input::WallClock(wall_clock_us));
+                self.give_all(beside, cx, || Input::WallClock(wall_clock_us));
             }
-            Command::LinkSpeeds(speeds) => self.tell(beside, cx, || Input::LinkSpeeds(&speeds)),
-            Command::Stop { handed_over } => self.tell(beside, cx, || Input::Stop { handed_over }),
+            Command::LinkSpeeds(speeds) => self.give_all(beside, cx, || Input::LinkSpeeds(&speeds)),
+            Command::Stop { handed_over } => self.give_all(beside, cx, || Input::Stop { handed_over }),
         }
         None
     }

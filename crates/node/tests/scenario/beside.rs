@@ -22,11 +22,11 @@ use signalbox_sim::{Boot, Family, LinkConfig, Sim, topology};
 const NSLP: NslpId = NslpId(32_721);
 const DATA: [u8; 4] = *b"word";
 
-/// What the protocol was told besides packets.
+/// An input that the protocol was given, other than a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Told {
+enum Given {
     /// GIST gave the octets of a message, at the end of its flow or not.
-    Heard(Vec<u8>, bool),
+    Message(Vec<u8>, bool),
     Rules,
     WallClock(u64),
     LinkSpeeds(usize),
@@ -38,20 +38,20 @@ enum Told {
 #[derive(Debug)]
 struct Whisper {
     waiting: VecDeque<Mri>,
-    told: VecDeque<Told>,
+    given: VecDeque<Given>,
 }
 
 impl Protocol for Whisper {
     fn handle(&mut self, _: &mut Context<'_>, input: Input<'_>) {
-        let told = match input {
+        let given = match input {
             Input::Indication(Indication::RecvMessage(message)) => {
-                Told::Heard(message.data.to_vec(), message.at_flow_end)
+                Given::Message(message.data.to_vec(), message.at_flow_end)
             }
-            Input::Rules => Told::Rules,
-            Input::WallClock(wall_clock_us) => Told::WallClock(wall_clock_us),
-            Input::LinkSpeeds(speeds) => Told::LinkSpeeds(speeds.len()),
-            Input::Stop { handed_over } => Told::Stop(handed_over),
-            Input::Handover(mut entries) => Told::Handover(entries.take().unwrap_or_default().to_vec()),
+            Input::Rules => Given::Rules,
+            Input::WallClock(wall_clock_us) => Given::WallClock(wall_clock_us),
+            Input::LinkSpeeds(speeds) => Given::LinkSpeeds(speeds.len()),
+            Input::Stop { handed_over } => Given::Stop(handed_over),
+            Input::Handover(mut entries) => Given::Handover(entries.take().unwrap_or_default().to_vec()),
             Input::Indication(Indication::MessageStatus { .. } | Indication::NetworkNotification { .. })
             | Input::Timer
             | Input::Interfaces(_)
@@ -68,7 +68,7 @@ impl Protocol for Whisper {
             | Input::FlowFound { .. }
             | Input::Request(_) => return,
         };
-        self.told.push_back(told);
+        self.given.push_back(given);
     }
 
     fn takes(&self, _: Time, _: &Received<'_>) -> bool {
@@ -88,7 +88,7 @@ impl Protocol for Whisper {
     }
 
     fn next(&mut self, _: &mut Context<'_>) -> Option<Next> {
-        if self.waiting.is_empty() { self.told.front().map(|_| Next::Driver) } else { Some(Next::Gist) }
+        if self.waiting.is_empty() { self.given.front().map(|_| Next::Driver) } else { Some(Next::Gist) }
     }
 
     fn pass(&mut self, cx: &mut Context<'_>, to: &mut dyn Protocol) {
@@ -150,7 +150,7 @@ impl Composed for Whisper {
     type Config = NslpId;
     /// Source and destination of the flow.
     type Command = (IpAddr, IpAddr);
-    type Event = Told;
+    type Event = Given;
 
     fn validate(_: &NslpId) -> Result<(), ConfigError> {
         Ok(())
@@ -161,7 +161,7 @@ impl Composed for Whisper {
     }
 
     fn new(_: NslpId, _: &mut Setup) -> Result<Self, ConfigError> {
-        Ok(Self { waiting: VecDeque::new(), told: VecDeque::new() })
+        Ok(Self { waiting: VecDeque::new(), given: VecDeque::new() })
     }
 
     fn reload(&mut self, _: Time, _: NslpId) {}
@@ -170,11 +170,11 @@ impl Composed for Whisper {
         self.waiting.push_back(Mri::PathCoupled(PathCoupled::between(src, dst)));
     }
 
-    fn poll<E>(&mut self, _: LookupsOf<'_>, event: impl FnOnce(u64, Told) -> E) -> Option<Output<'_, E>> {
-        Some(Output::Event(event(0, self.told.pop_front()?)))
+    fn poll<E>(&mut self, _: LookupsOf<'_>, event: impl FnOnce(u64, Given) -> E) -> Option<Output<'_, E>> {
+        Some(Output::Event(event(0, self.given.pop_front()?)))
     }
 
-    fn not_running(_: &Self::Command) -> Option<Told> {
+    fn not_running(_: &Self::Command) -> Option<Given> {
         None
     }
 }
@@ -196,23 +196,23 @@ fn an_application_of_another_crate_talks_through_gist() {
     let command = (sim.address(nodes[0], Family::V4), sim.address(nodes[1], Family::V4));
     sim.command(nodes[0], BesideCommand::Own { id: 0, command });
     sim.expect("the word", Duration::from_secs(5), |sim| !sim.events().is_empty());
-    let event = BesideEvent::Own { id: 0, event: Told::Heard(DATA.to_vec(), true) };
+    let event = BesideEvent::Own { id: 0, event: Given::Message(DATA.to_vec(), true) };
     assert!(sim.events().iter().any(|one| one.node == nodes[1] && one.event == event));
 }
 
-/// What a driver says to the node, each protocol is told, that of the other crate too.
+/// Each protocol gets what the driver gives to the whole node, also that of the other crate.
 #[test]
 fn what_concerns_each_protocol_comes_to_it_too() {
     let mut before = node([7; 32]);
     let command = |command| NodeInput::Command(BesideCommand::Suite(command));
     let reload = signalbox_node::Command::Reload(Box::new(Config::empty()));
     let speeds = signalbox_node::Command::LinkSpeeds(vec![(signalbox_core::IfIndex(2), 1000)]);
-    let mut told = Vec::new();
+    let mut given = Vec::new();
     let mut give = |node: &mut WhisperNode, input: NodeInput<'_, _>| {
         node.handle(Time::ZERO, input);
         while let Some(output) = node.poll() {
             if let Output::Event(BesideEvent::Own { event, .. }) = output {
-                told.push(event);
+                given.push(event);
             }
         }
     };
@@ -223,13 +223,13 @@ fn what_concerns_each_protocol_comes_to_it_too() {
     let left = before.hand_over(Time::ZERO);
     give(&mut node([8; 32]), NodeInput::Handover(&left));
     let all = [
-        Told::Rules,
-        Told::WallClock(9),
-        Told::LinkSpeeds(1),
-        Told::Stop(true),
-        Told::Handover(DATA.to_vec()),
+        Given::Rules,
+        Given::WallClock(9),
+        Given::LinkSpeeds(1),
+        Given::Stop(true),
+        Given::Handover(DATA.to_vec()),
     ];
-    assert_eq!(told, all);
+    assert_eq!(given, all);
 }
 
 /// The number of an application of the suite is not free, and an application needs GIST.
