@@ -2,7 +2,7 @@
 //!
 //! A deletion travels to the end of the flow. A node whose session ended before may have others behind it whose sessions did not: it
 //! sends the deletion on. Nothing shows that it would have let a session in that it never had, so it sends on only what ended here of
-//! late, by the same source, for the same flow.
+//! late, by the same source, for the same flow. The number of each other one is kept for the peer that sent it ([`super::ended`]).
 
 use signalbox_core::Mri;
 use signalbox_core::mri::Direction;
@@ -12,10 +12,10 @@ use signalbox_core::shares::source;
 use super::Natfw;
 use super::compose::Target;
 use super::config::Middlebox;
-use super::ended::Had;
+use super::ended::Holder;
 use super::interfaces::Side;
 use super::outbox::Purpose;
-use super::request::kind_of;
+use super::request::{kind_of, peer_of};
 use super::reservation::Invitation;
 use super::session::Kind;
 use crate::wire::Message;
@@ -25,15 +25,11 @@ impl Natfw {
     /// network delays it. It does not make the session any more.
     pub(super) fn on_early_deletion(&mut self, received: &RecvMessage<'_>, message: &Message<'_>, msn: u32) {
         let waited = self.parked.end(received.session, received.sii, msn).is_some();
-        let from = source(received.peer_address.unwrap_or_else(|| received.mri.src()));
-        let had = self.ended.had(self.now, &received.session);
-        let known = had != Had::default() && had == Had::of(&self.hasher, &received.mri, from);
-        // A deletion of another source or flow must not use up a number: that of the session itself may come later.
-        let others = had != Had::default() && !known && !waited;
+        let holder = Holder::of(&self.hasher, &received.mri, source(peer_of(received)));
+        let known = self.ended.was_held_by(self.now, received.session, holder);
         // What has this number went on before, and may have come back.
-        let first = !others
-            && !self.ended.has(self.now, &received.session, msn)
-            && self.keep_number(received.session, (msn, had), from);
+        let first = !self.has_number(received, msn)
+            && self.keep_number(received.session, peer_of(received), (msn, known.then_some(holder)));
         let onward = if known && first { self.beyond(received, message) } else { None };
         if let Some(mri) = onward {
             tracing::debug!(session = %received.session, peer = ?received.sii, "deletion of a session that ended here sent on");
@@ -43,6 +39,19 @@ impl Natfw {
             tracing::debug!(session = %received.session, peer = ?received.sii, reason = "no such session", "deletion without effect");
         }
         self.counters.deleted += u64::from(waited);
+    }
+
+    /// A deletion by a peer that does not have the session here. The route may have changed, so that its request comes later.
+    pub(super) fn on_foreign_deletion(&mut self, received: &RecvMessage<'_>, msn: u32) {
+        self.parked.end(received.session, received.sii, msn);
+        if !self.has_number(received, msn) {
+            self.keep_number(received.session, peer_of(received), (msn, None));
+        }
+    }
+
+    /// Whether a request is not newer than its session, which ended, or than a deletion by the same peer.
+    pub(super) fn has_number(&self, received: &RecvMessage<'_>, msn: u32) -> bool {
+        self.ended.has(self.now, received.session, peer_of(received), msn)
     }
 
     /// The MRI with which a deletion goes on past this node. `None`: it ends here, or the translation of its flow is not known any more.

@@ -13,7 +13,6 @@ use signalbox_resources::config::Opening;
 use super::Natfw;
 use super::check::Refused;
 use super::config::Middlebox;
-use super::ended::Had;
 use super::external::Receiver;
 use super::interfaces::Side;
 use super::parked::{Answered, Parked, Place, Queries};
@@ -255,7 +254,7 @@ impl Natfw {
         while let Some(parked) = self.parked.end_any(session) {
             let Indication::RecvMessage(received) = parked.request.map(Octets::as_slice) else { continue };
             self.refuse(&received, parked.msn, Info::AUTHORIZATION);
-            self.keep_number(session, (parked.msn, Had::default()), parked.source);
+            self.keep_number(session, parked.peer, (parked.msn, None));
         }
     }
 }

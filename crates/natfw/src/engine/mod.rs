@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `receive.rs` | §3.3: what every message goes through |
 //! | `request.rs` | §3.5, §3.7.3, §3.7.4, §3.10: new sessions, refreshes, updates, deletions |
-//! | `deletion.rs` | §3.7.4: deletions of sessions that ended here before |
+//! | `deletion.rs` | §3.7.4: deletions of sessions that the peer does not have here |
 //! | `create.rs` | §3.7.1, §3.7.6.2 |
 //! | `external.rs` | §3.7.2 |
 //! | `reservation.rs` | §3.8 |
@@ -19,7 +19,7 @@
 //! | `far.rs` | the side where a flow leaves, before it is judged |
 //! | `parked.rs` | requests that wait for a route |
 //! | `ending.rs` | sessions that this node ends by itself |
-//! | `ended.rs` | §3.5: sequence numbers of sessions that ended |
+//! | `ended.rs` | §3.5: sequence numbers of sessions that ended, and of deletions that came first |
 //! | `initiator.rs` | §3.4, §3.5: the user's side |
 //! | `check.rs` | values that are refused |
 //! | `handover/` | a planned restart |
@@ -107,7 +107,7 @@ pub struct Natfw {
     reservations: Index,
     /// What each source holds of the table of sessions.
     shares: Shares<IpAddr>,
-    /// Sequence numbers of sessions that ended of late.
+    /// Sequence numbers of sessions that ended of late, and of deletions that came first.
     ended: Ended,
     ports: Ports,
     /// Ports that are kept for ends inside whose sessions a crash ended.

@@ -14,6 +14,7 @@ use signalbox_core::shares::{Shares, source};
 use signalbox_core::{IfIndex, SessionId, invariant};
 
 use super::far::{Far, Routes};
+use super::request::peer_of;
 use super::session::newer;
 use super::sweep::initiator;
 
@@ -37,8 +38,8 @@ pub(super) struct Parked {
     pub(super) msn: u32,
     owner: Owner,
     initiator: IpAddr,
-    /// Whose share of the places it takes.
-    pub(super) source: IpAddr,
+    /// The peer that sent it, whose source has the place.
+    pub(super) peer: IpAddr,
 }
 
 /// The session of a request, and the peer that it came from.
@@ -108,9 +109,9 @@ impl Requests {
             parked.initiator = initiator(&received.mri);
             return Place::Taken;
         }
-        let from = source(received.peer_address.unwrap_or_else(|| received.mri.src()));
+        let peer = peer_of(received);
         // One that waits again has its place.
-        if routes == Routes::default() && self.shares.take(from).is_err() {
+        if routes == Routes::default() && self.shares.take(source(peer)).is_err() {
             return Place::None;
         }
         let parked = Parked {
@@ -122,7 +123,7 @@ impl Requests {
             msn,
             owner,
             initiator: initiator(&received.mri),
-            source: from,
+            peer,
         };
         self.waiting.insert(lookup, Box::new(parked));
         self.by_owner.insert(owner, lookup);
@@ -190,7 +191,7 @@ impl Requests {
 
     /// Gives back the place of a request.
     pub(super) fn release(&mut self, parked: &Parked) {
-        self.shares.release(parked.source);
+        self.shares.release(source(parked.peer));
     }
 
     /// Takes out the request that a deletion by its own peer with this number ends.
@@ -219,7 +220,7 @@ impl Requests {
         let found: Vec<u64> =
             self.waiting.iter().filter(|(_, parked)| concerned(parked)).map(|(lookup, _)| *lookup).collect();
         let ended = found.into_iter().filter_map(|lookup| self.take(lookup));
-        ended.map(|parked| (parked.owner.0, parked.msn, parked.source)).collect()
+        ended.map(|parked| (parked.owner.0, parked.msn, parked.peer)).collect()
     }
 }
 

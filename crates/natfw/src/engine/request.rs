@@ -1,5 +1,6 @@
 //! CREATE and EXTERNAL at a node that did not make them (RFC 5973 §3.5, §3.7.1–3.7.4, §3.10).
 
+use core::net::IpAddr;
 use core::time::Duration;
 
 use signalbox_core::service::{Onward, RecvMessage};
@@ -51,7 +52,7 @@ impl Natfw {
             if message.deletes() {
                 return self.on_early_deletion(received, message, msn);
             }
-            if self.ended.has(self.now, &received.session, msn) {
+            if self.has_number(received, msn) {
                 self.counters.old_msn += 1;
                 tracing::debug!(session = %received.session, msn, reason = "number of a session that ended", "message dropped");
                 return;
@@ -83,9 +84,16 @@ impl Natfw {
         if !same_peer && (message.deletes() || !same_flow) {
             self.counters.foreign += 1;
             tracing::debug!(session = %received.session, peer = ?received.sii, reason = "session of another peer", "message dropped");
-            if !message.deletes() {
+            if message.deletes() {
+                self.on_foreign_deletion(received, msn);
+            } else {
                 self.refuse(received, msn, Info::AUTHORIZATION);
             }
+            return;
+        }
+        if !same_peer && self.has_number(received, msn) {
+            self.counters.old_msn += 1;
+            tracing::debug!(session = %received.session, msn, reason = "deleted by the same peer", "message dropped");
             return;
         }
         if message.deletes() {
@@ -115,7 +123,7 @@ impl Natfw {
             kind: kind_of(message),
             asked,
             plan,
-            source: received.peer_address.unwrap_or_else(|| received.mri.src()),
+            source: peer_of(received),
             msn,
             lifetime,
             local: None,
@@ -316,6 +324,11 @@ impl Natfw {
 fn at_most(lifetime: u32, passage: Option<&Passage>, now: Time, resources: &Resources) -> u32 {
     let most = passage.and_then(|passage| resources.longest_lifetime(now, passage));
     most.map_or(lifetime, |most| lifetime.min(check::seconds(most).max(1)))
+}
+
+/// The peer that a request is of: its address or, if GIST does not know it, that of the sender of the flow.
+pub(super) fn peer_of(received: &RecvMessage<'_>) -> IpAddr {
+    received.peer_address.unwrap_or_else(|| received.mri.src())
 }
 
 pub(super) const fn kind_of(message: &Message<'_>) -> Kind {

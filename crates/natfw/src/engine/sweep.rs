@@ -12,7 +12,6 @@ use signalbox_core::{Mri, invariant};
 use signalbox_resources::Resources;
 
 use super::Natfw;
-use super::ended::Had;
 use super::response::rule;
 use super::session::{Origin, Session};
 use crate::wire::{Info, Message};
@@ -74,9 +73,9 @@ impl Natfw {
             return self.refuse(received, msn, Info::AUTHORIZATION);
         }
         // What waits is not in the table yet.
-        for (session, msn, source) in self.parked.end_of(peer, from) {
+        for (session, msn, peer) in self.parked.end_of(peer, from) {
             self.counters.deleted += 1;
-            self.keep_number(session, (msn, Had::default()), source);
+            self.keep_number(session, peer, (msn, None));
         }
         self.sweep(What::Delete(peer, from));
     }

@@ -9,9 +9,9 @@ use signalbox_resources::Resources;
 use signalbox_resources::decision::Outcome;
 
 use super::Natfw;
-use super::ended::Had;
+use super::ended::Holder;
 use super::event::NatfwEvent;
-use super::session::{Asked, Kind, Local, Origin, Peers, Plan, Proxied, Session, State, newer, pinhole_id};
+use super::session::{Asked, Kind, Local, Origin, Peers, Plan, Proxied, Session, State, pinhole_id};
 
 /// What is known of a session before it has a record.
 #[derive(Debug)]
@@ -121,13 +121,12 @@ impl Natfw {
         self.shares.release(session.source);
         let origin = session.origin();
         if origin == Origin::Peer {
-            let mut last = session.msn;
             // A request that waits dies with its session.
             while let Some(parked) = self.parked.end_any(session.id) {
-                last = if newer(parked.msn, last) { parked.msn } else { last };
+                self.keep_number(session.id, parked.peer, (parked.msn, None));
             }
-            let had = Had::of(&self.hasher, &session.asked.mri(), session.source);
-            self.keep_number(session.id, (last, had), session.source);
+            let holder = Holder::of(&self.hasher, &session.asked.mri(), session.source);
+            self.keep_number(session.id, session.source, (session.msn, Some(holder)));
         }
         self.undo(session.plan, resources);
         match origin {
@@ -153,9 +152,14 @@ impl Natfw {
         }
     }
 
-    /// Keeps the sequence number of a session that ended, with what the session was to this node. Whether there was a place.
-    pub(super) fn keep_number(&mut self, session: SessionId, number: (u32, Had), source: IpAddr) -> bool {
-        let kept = self.ended.keep(self.now, session, number, source);
+    /// Keeps the sequence number of a session that ended, with its holder, or that of a request of this peer. Whether there was a place.
+    pub(super) fn keep_number(
+        &mut self,
+        session: SessionId,
+        peer: IpAddr,
+        number: (u32, Option<Holder>),
+    ) -> bool {
+        let kept = self.ended.keep(self.now, (session, peer), number);
         if !kept {
             tracing::debug!(%session, reason = "table of sequence numbers full", "number not kept");
         }

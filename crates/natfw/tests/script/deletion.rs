@@ -3,12 +3,22 @@
 use signalbox_core::service::RecvMessage;
 use signalbox_core::{Mri, SessionId};
 use signalbox_natfw::engine::{Command, Config, Mapping, Middlebox};
-use signalbox_natfw::wire::Info;
+use signalbox_natfw::wire::{Info, Message};
 
 use crate::rig::{
-    BEFORE, BEHIND, FAR, HOST, INSIDE, OTHER, OUTSIDE, Rig, SESSION, addr, boxed, create, external, flow,
-    inward, loose, notify, octets, only, success, udp,
+    BEFORE, BEHIND, FAR, HOST, INSIDE, OTHER, OUTSIDE, Rig, SESSION, Sent, addr, boxed, create, external,
+    flow, inward, loose, notify, octets, only, success, udp,
 };
+
+/// A peer on another route than [`HOST`].
+const ELSEWHERE: &str = "10.0.1.66";
+
+/// A message of the peer at this address.
+fn from(rig: &mut Rig, peer: &str, mri: Mri, message: &Message<'_>) -> Vec<Sent> {
+    let data = octets(message);
+    let received = rig.received(OTHER, INSIDE, mri, &data);
+    rig.indicate(RecvMessage { peer_address: Some(addr(peer)), ..received })
+}
 
 /// A node whose session an administrator has ended.
 fn ended(mut rig: Rig) -> Rig {
@@ -43,7 +53,7 @@ fn a_deletion_goes_on_past_a_node_whose_session_has_expired() {
 }
 
 /// NATFW-3.7.4-09: a deletion that this node did not wait for opens no way through it: of a session that it never had, of another flow,
-/// of another host. It does not use up the number that the deletion of the host itself has.
+/// of another host. It does not use up the number that the deletion of the host itself has: each message of a host has its own.
 #[test]
 fn only_the_deletion_of_an_own_session_goes_on() {
     let mut rig = ended(Rig::firewall());
@@ -53,13 +63,10 @@ fn only_the_deletion_of_an_own_session_goes_on() {
     }
     let elsewhere = Mri::PathCoupled(udp(HOST, 5000, "203.0.113.10", 6000));
     assert_eq!(rig.by_inside(elsewhere, &create(2, 0)), []);
-    let data = octets(&create(2, 0));
-    let received = rig.received(OTHER, INSIDE, flow(), &data);
-    let stranger = RecvMessage { peer_address: Some(addr("10.0.1.66")), ..received };
-    assert_eq!(rig.indicate(stranger), []);
-    assert_eq!(rig.receive(BEFORE, OUTSIDE, inward(), &create(2, 0)), []);
+    assert_eq!(from(&mut rig, ELSEWHERE, flow(), &create(9, 0)), []);
+    assert_eq!(rig.receive(BEFORE, OUTSIDE, inward(), &create(9, 0)), []);
     assert_eq!(rig.natfw.counters().unknown_session, 5);
-    assert_eq!(only(rig.by_inside(flow(), &create(2, 0))).message(), create(2, 0), "the host itself");
+    assert_eq!(only(rig.by_inside(flow(), &create(3, 0))).message(), create(3, 0), "the host itself");
 }
 
 /// NATFW-3.7.4-09: it ends at the end of the flow, and where the hop count of GIST is used up; a NAT does not know the translation any more.
@@ -106,4 +113,82 @@ fn a_deletion_crosses_a_report_of_the_end() {
     rig.established(100);
     only(rig.receive(BEHIND, OUTSIDE, flow().inverted(), &notify(Info::TERMINATED)));
     assert_eq!(only(rig.by_inside(flow(), &create(2, 0))).message(), create(2, 0));
+}
+
+/// The host has another route since its session ended here, and its deletion overtakes its CREATE on it. This CREATE opens nothing, and
+/// the number of that deletion is not that of the former peer.
+#[test]
+fn a_create_that_its_deletion_overtook_on_another_route_opens_nothing() {
+    let mut rig = ended(Rig::firewall());
+    assert_eq!(from(&mut rig, ELSEWHERE, flow(), &create(4, 0)), []);
+    assert_eq!(from(&mut rig, ELSEWHERE, flow(), &create(3, 100)), []);
+    assert_eq!((rig.natfw.session_count(), rig.holes.len(), rig.natfw.counters().old_msn), (0, 0, 1));
+    assert_eq!(only(rig.by_inside(flow(), &create(2, 0))).message(), create(2, 0));
+    assert_eq!(only(from(&mut rig, ELSEWHERE, flow(), &create(5, 100))).message(), create(5, 100));
+}
+
+/// The same while the session stands here: it stays with its peer. The CREATE may have arrived, and wait for its routes.
+#[test]
+fn a_create_that_its_deletion_overtook_on_another_route_takes_no_session() {
+    for waits in [false, true] {
+        let mut rig = Rig::firewall();
+        rig.established(1000);
+        rig.slow_routes = waits;
+        if waits {
+            assert_eq!(from(&mut rig, ELSEWHERE, flow(), &create(2, 1000)), []);
+        }
+        assert_eq!(from(&mut rig, ELSEWHERE, flow(), &create(3, 0)), []);
+        assert_eq!(from(&mut rig, ELSEWHERE, flow(), &create(2, 1000)), []);
+        assert_eq!(rig.routed(), []);
+        assert_eq!((rig.natfw.counters().old_msn, rig.holes.len(), rig.kernel.len()), (1, 1, 0));
+        // Its own peer has not used these numbers, and still has it.
+        assert_eq!(only(rig.by_inside(flow(), &create(2, 1000))).message(), create(2, 1000));
+        assert_eq!(only(from(&mut rig, ELSEWHERE, flow(), &create(4, 1000))).message(), create(4, 1000));
+    }
+}
+
+/// A stranger that knows the session of a host cannot keep its CREATE out, whatever numbers the deletions of the stranger have: before the
+/// host has begun, after the end of its session, and with IPv6 on the link of the host.
+#[test]
+fn a_deletion_by_a_stranger_keeps_no_request_of_others_out() {
+    for (mut rig, first) in [(Rig::firewall(), 1), (ended(Rig::firewall()), 2)] {
+        for msn in [first, first + 900, 1 << 30] {
+            assert_eq!(from(&mut rig, ELSEWHERE, flow(), &create(msn, 0)), []);
+        }
+        assert_eq!(only(rig.by_inside(flow(), &create(first, 100))).message(), create(first, 100));
+    }
+    let mut rig = Rig::host();
+    let (host, stranger, server) = ("2001:db8:1::2", "2001:db8:1::66", "2001:db8:2::9");
+    let flow = Mri::PathCoupled(udp(host, 5000, server, 6000));
+    assert_eq!(from(&mut rig, stranger, flow, &create(900, 0)), []);
+    assert_eq!(only(from(&mut rig, host, flow, &create(1, 100))).message(), create(1, 100));
+}
+
+/// Requests of a stranger that wait when the session of a host ends use up no number of the host either.
+#[test]
+fn a_waiting_request_of_a_stranger_keeps_no_request_of_others_out() {
+    let mut rig = Rig::firewall();
+    rig.established(100);
+    rig.slow_routes = true;
+    assert_eq!(from(&mut rig, ELSEWHERE, flow(), &create(900, 100)), []);
+    only(rig.by_inside(flow(), &create(2, 0)));
+    assert_eq!(rig.routed(), []);
+    assert_eq!(from(&mut rig, ELSEWHERE, flow(), &create(900, 100)), [], "it died with the session");
+    assert_eq!(only(rig.by_inside(flow(), &create(3, 100))).message(), create(3, 100));
+}
+
+/// Deletions of one source take a part of the places, whatever sessions and numbers they have. Those of others are remembered.
+#[test]
+fn deletions_of_a_stranger_leave_places_to_others() {
+    let mut rig = Rig::with(Config { max_sessions: 64, ..boxed(Middlebox::Firewall) });
+    for n in 1..=100_u8 {
+        assert_eq!(from(&mut rig, ELSEWHERE, flow(), &create(n.into(), 0)), []);
+        let other = SessionId([n; 16]);
+        assert_eq!(rig.in_session(other, OTHER, OUTSIDE, inward(), &create(n.into(), 0)), []);
+    }
+    assert_eq!(rig.by_inside(flow(), &create(2, 0)), []);
+    assert_eq!(rig.by_inside(flow(), &create(1, 100)), [], "it was overtaken");
+    assert_eq!((rig.natfw.session_count(), rig.natfw.counters().old_msn), (0, 1));
+    // Their own are forgotten where no place was left.
+    assert_eq!(only(from(&mut rig, ELSEWHERE, flow(), &create(99, 100))).message(), create(99, 100));
 }

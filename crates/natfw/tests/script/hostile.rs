@@ -57,9 +57,9 @@ fn a_session_belongs_to_its_peer() {
     let counters = rig.natfw.counters();
     assert_eq!((counters.creates_received, counters.responses_received), (3, 1), "dropped ones too");
     // The same flow by a new route.
-    let sent = only(rig.receive(OTHER, INSIDE, flow(), &create(2, 1000)));
-    assert_eq!(sent.message(), create(2, 1000));
-    assert_eq!(rig.receive(BEFORE, INSIDE, flow(), &create(3, 0)), [], "the old peer");
+    let sent = only(rig.receive(OTHER, INSIDE, flow(), &create(3, 1000)));
+    assert_eq!(sent.message(), create(3, 1000));
+    assert_eq!(rig.receive(BEFORE, INSIDE, flow(), &create(4, 0)), [], "the old peer");
 }
 
 /// A peer that is not allowed to open a flow cannot take the session of it over either, although it knows the session.
