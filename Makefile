@@ -1,5 +1,5 @@
 # What people type. The work is in scripts/, the same at the desk and in continuous integration.
-.PHONY: help demo test lint fuzz deny msrv install uninstall package bench kernels kernels-short units rounds bpf bpf-check buf generated hooks release-check
+.PHONY: help demo test lint fuzz deny msrv install uninstall package bench kernels kernels-short units rounds bpf bpf-check buf generated hooks release-check crates semver
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -61,6 +61,12 @@ bpf:  ## compile the eBPF program after a change (needs clang; nothing else does
 
 bpf-check:  ## compare the eBPF object that is checked in with its source
 	@scripts/bpf.sh check
+
+crates:  ## the libraries as a registry takes them, each compiled from its archive; needs cargo 1.90
+	@scripts/crates.sh
+
+semver:  ## what the libraries offer, compared with the last release, by cargo-semver-checks
+	@scripts/semver.sh
 
 release-check:  ## what a release of this commit still lacks (RELEASING.md)
 	@scripts/release.sh --check

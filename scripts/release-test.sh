@@ -6,8 +6,8 @@ root=$PWD
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# A clock that stands, and a cargo whose check of the API fails where a file says so.
-mkdir -p "$work/home/bin" "$work/repository/scripts" "$work/repository/fuzz" "$work/repository"/{etc,docs,contrib}
+# A clock that stands, and a cargo whose checks fail where a file says so.
+mkdir -p "$work/home/bin" "$work/repository/scripts" "$work/repository/fuzz" "$work/repository"/{etc,docs,contrib,crates/wire}
 cat >"$work/home/bin/date" <<'EOF'
 #!/bin/sh
 [ "$*" = "-u +%F" ] && exec echo "${TEST_DAY:-2030-01-02}"
@@ -16,7 +16,20 @@ EOF
 cat >"$work/home/bin/cargo" <<'EOF'
 #!/bin/sh
 case $1 in
-xtask) [ ! -e "$TEST_WORK/api-lags" ] ;;
+--version) echo "cargo ${TEST_CARGO:-1.90.0} (of the test)" ;;
+xtask)
+    [ "$*" = "xtask crates --names" ] && echo signalbox-wire
+    [ ! -e "$TEST_WORK/$2-lags" ]
+    ;;
+semver-checks)
+    [ "$2" = --version ] && exit
+    echo "compared: $*" >>"$TEST_WORK/compared"
+    [ ! -e "$TEST_WORK/semver-breaks" ]
+    ;;
+package)
+    [ ! -e "$TEST_WORK/archive-lags" ] || exit
+    echo "packed: $*" >>"$TEST_WORK/packed"
+    ;;
 metadata) cat "$TEST_WORK/metadata.json" ;;
 build)
     mkdir -p target/release
@@ -52,7 +65,9 @@ cat >"$work/metadata.json" <<'EOF'
 EOF
 
 cd "$work/repository"
-cp "$root"/scripts/{release.sh,env.sh,sbom.py} scripts/
+cp "$root"/scripts/{release,env,crates,semver}.sh "$root/scripts/sbom.py" scripts/
+printf '#!/bin/sh\n' >scripts/setup.sh
+chmod +x scripts/setup.sh
 cat >Cargo.toml <<'EOF'
 [workspace.package]
 version = "0.2.0"
@@ -87,7 +102,7 @@ cat >CHANGELOG.md <<'EOF'
 * The last line.
 EOF
 echo "Write to security@example.net." >SECURITY.md
-touch README.md LICENSE-MIT etc/a docs/a contrib/a
+touch README.md LICENSE-MIT etc/a docs/a contrib/a crates/wire/Cargo.toml
 printf '/target\n*.ignored\n' >.gitignore
 touch docs/b.ignored
 git init -q -b main .
@@ -116,7 +131,7 @@ refused() { # text, command...
     say "refused: $text" $status
     git reset -q --hard "$start"
     git clean -qfd
-    rm -rf target "$work/api-lags"
+    rm -rf target "$work"/*-lags
 }
 start=$(git rev-parse HEAD)
 
@@ -133,12 +148,37 @@ refused "SECURITY.md:1:PLACEHOLDER" sed -i 's/.*/PLACEHOLDER/' SECURITY.md
 refused "Cargo.toml:4:" sed -i 's/repository.*/& # PLACEHOLDER/' Cargo.toml
 refused "Cargo.toml:4:" sed -i 's,https://git,https://example.org,' Cargo.toml
 refused "does not know all of it" touch "$work/api-lags"
+refused "does not take the libraries" touch "$work/crates-lags"
 git tag v0.2.0
 refused "is another commit" true
 git tag -d v0.2.0 >/dev/null
 git tag v0.3.0
 refused "is not above that of the tag v0.3.0" true
 git tag -d v0.3.0 >/dev/null
+
+# What is found when the release is made: neither files nor a tag.
+not_made() { # text
+    local status=0
+    scripts/release.sh >"$work/log" 2>&1 && status=1
+    grep -qF -- "$1" "$work/log" && [ ! -e target ] && [ -z "$(git tag --list v0.2.0)" ] || status=1
+    say "not made: $1" $status
+}
+status=0
+[ "$(scripts/semver.sh)" = "no release has a tag yet, so there is nothing to compare the libraries with" ] || status=1
+say "without a tag there is nothing to compare with" $status
+touch "$work/archive-lags"
+not_made "does not compile from its archive"
+rm "$work/archive-lags"
+TEST_CARGO=1.89.0 not_made "cargo is 1.89.0"
+[ ! -e "$work/compared" ] || { cat "$work/compared" >"$work/log"; say "before the first release nothing is compared" 1; }
+git tag v0.1.0
+touch "$work/semver-breaks"
+not_made "which version 0.2.0 does not say"
+rm "$work/semver-breaks"
+status=0
+grep -q -- "--baseline-rev v0.1.0 --package signalbox-wire" "$work/compared" || status=1
+say "the libraries are compared with the last tag" $status
+git tag -d v0.1.0 >/dev/null
 
 # Later releases say what they changed and mended.
 git tag v0.1.0
@@ -168,6 +208,9 @@ scripts/release.sh >"$work/log" 2>&1 || status=1
 
 * The last line." ] || status=1
 say "a release is tagged with its notes" $status
+status=0
+grep -q -- "--package signalbox-wire" "$work/packed" || status=1
+say "the libraries of a release are packed" $status
 status=0
 (cd $out && sha256sum --quiet --check SHA256SUMS) && [ "$(wc -l <$out/SHA256SUMS)" = 4 ] || status=1
 [ "$(grep -v -x -F -f $out/SHA256SUMS $checked/SHA256SUMS)" = "" ] || status=1

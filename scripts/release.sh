@@ -1,7 +1,8 @@
 #!/bin/bash
 # Makes a release of the commit that is checked out: see RELEASING.md.
 #   release.sh --check   checks everything, and makes what needs no build: notes, archive of the sources, SBOM, checksums
-#   release.sh           does the same, builds the programs, makes their archive, and tags the commit; with --sign the tag is signed
+#   release.sh           does the same, compares the libraries with the last release and packs them, builds the programs, makes their
+#                        archive, and tags the commit; with --sign the tag is signed
 set -eu
 . "$(dirname "$0")/env.sh"
 
@@ -87,6 +88,10 @@ check_api() {
     cargo xtask api --complete >/dev/null || fault "the gate of the API does not know all of it: cargo xtask api --complete"
 }
 
+check_crates() {
+    cargo xtask crates >/dev/null || fault "a registry does not take the libraries as they are: cargo xtask crates"
+}
+
 say "checking $version"
 check_tree
 check_locks
@@ -94,7 +99,16 @@ check_changelog
 check_placeholders
 check_tag
 check_api
+check_crates
 [ "$faults" = 0 ] || die "$faults faults: nothing was made"
+
+if [ $mode = release ]; then
+    # What a tag has was compared when it was made.
+    if [ "$latest" != "$tag" ]; then
+        scripts/semver.sh || die "the libraries take something from their users, which version $version does not say: nothing was made"
+    fi
+    scripts/crates.sh || die "a library does not compile from its archive: nothing was made"
+fi
 
 # What is made has the time of the commit, so that the same commit gives the same octets.
 time=$(git log -1 --format=%ct)

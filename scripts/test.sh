@@ -154,6 +154,7 @@ step "commit subjects" scripts/commits.sh
 step "clippy" cargo clippy --quiet --workspace --all-targets --locked "${features[@]}" -- -D warnings
 step "arrows between crates" cargo xtask deps
 step "gRPC API compared with the released one" cargo xtask api
+step "libraries for a registry" cargo xtask crates
 step "skeleton of the engines" cargo xtask skeleton
 step "licences and sources of dependencies" cargo xtask licences
 step "conformance tables" cargo xtask conformance --check

@@ -4,6 +4,7 @@
 
 mod api;
 mod conformance;
+mod crates;
 mod deps;
 mod layers;
 mod licences;
@@ -29,6 +30,8 @@ Commands:
       --complete     also that the file has every message, field and value
       --add          add what is new to the file; refused if clients lose something
       --release      make the API as it is now the released one, whatever clients lose
+  crates [--names]                             check that a registry takes the libraries that are published, and print their order
+      --names        only the names, a line for each
   deps                                         check which crate, and which layer of a crate, may use which (ARCHITECTURE.md)
   licences                                     check licences, sources and bans of all dependencies (deny.toml)
   skeleton                                     check that all engine crates have the same files, lints and signatures,
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         ["api", options @ ..] => api::run(&root(), options),
+        ["crates", options @ ..] => crates::run(&root(), options),
         ["deps"] => deps::run(&root()),
         ["licences"] => licences::run(&root()),
         ["schema"] => schema(&[]),
