@@ -159,29 +159,32 @@ impl Length {
     }
 }
 
-/// The service that a flow received in a span of time: what became of the packets sent then.
+/// The service that a flow received in a span of time: what became of the packets sent then, and what arrived then.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Service {
     pub(crate) sent: usize,
     pub(crate) lost: usize,
-    /// Bits a second that arrived, IP headers included.
+    /// Bits a second that arrived then, IP headers included. Packets sent before count, which a queue has delayed.
     pub(crate) goodput: f64,
     /// One-way delays in milliseconds, sorted.
     pub(crate) delays: Vec<f64>,
 }
 
 impl Service {
-    /// Counts the packets sent from one time to another.
+    /// Counts the packets sent from one time to another, and those that arrived in the same time.
     pub(crate) fn of(run: &TrafficRun, from: Duration, to: Duration) -> Self {
         let begin = run.packets.partition_point(|packet| packet.sent < from);
         let end = run.packets.partition_point(|packet| packet.sent < to);
         let packets = run.packets.get(begin..end).unwrap_or_default();
+        // What is sent later arrives later.
+        let before = run.packets.get(..end).unwrap_or_default();
+        let came = |packet: &&Packet| packet.arrived.is_some_and(|at| (from..to).contains(&at));
         let delay = |packet: &Packet| Some(packet.arrived?.saturating_sub(packet.sent).as_secs_f64() * 1e3);
         let mut delays: Vec<f64> = packets.iter().filter_map(delay).collect();
         delays.sort_by(f64::total_cmp);
         let span = to.saturating_sub(from).as_secs_f64().max(1e-3);
         #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52 packets")]
-        let goodput = delays.len() as f64 * f64::from(run.size) * 8.0 / span;
+        let goodput = before.iter().filter(came).count() as f64 * f64::from(run.size) * 8.0 / span;
         Self { sent: packets.len(), lost: packets.len() - delays.len(), goodput, delays }
     }
 
@@ -216,13 +219,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_belong_to_the_time_when_they_were_sent() {
+    fn loss_and_delay_belong_to_the_time_of_sending_and_goodput_to_that_of_arrival() {
         let packet = |sent: u64, delay: Option<u64>| Packet {
             sent: Duration::from_millis(sent),
             arrived: delay.map(|delay| Duration::from_millis(sent + delay)),
         };
         let packets = vec![
             packet(0, Some(5)),
+            packet(500, Some(600)),
+            packet(900, Some(200)),
             packet(1000, Some(2000)),
             packet(1400, None),
             packet(1600, Some(4)),
@@ -232,10 +237,28 @@ mod tests {
         let run = TrafficRun { size: 1000, packets, ..TrafficRun::default() };
         let service = Service::of(&run, Duration::from_secs(1), Duration::from_secs(2));
         assert_eq!((service.sent, service.lost), (4, 2));
-        assert!((service.loss() - 50.0).abs() < 1e-9 && (service.goodput - 16_000.0).abs() < 1e-6);
+        assert!((service.loss() - 50.0).abs() < 1e-9 && (service.goodput - 24_000.0).abs() < 1e-6);
         assert_eq!((service.delay(50), service.delay(100)), (Some(4.0), Some(2000.0)));
         let nothing = Service::of(&run, Duration::from_secs(3), Duration::from_secs(4));
         assert_eq!((nothing.sent, nothing.delay(50)), (0, None));
+    }
+
+    /// A flood of twice the rate of a link fills its queue: all that is sent meanwhile arrives, but no faster than the link carries it.
+    #[test]
+    fn no_more_arrives_than_a_link_carries() {
+        let packet = |number: u64| Packet {
+            sent: Duration::from_micros(400 * number),
+            arrived: (number < 250).then(|| Duration::from_micros(800 * (number + 1))),
+        };
+        let run = TrafficRun { size: 1000, packets: (0..500).map(packet).collect(), ..TrafficRun::default() };
+        for tenth in 0..2 {
+            let from = Duration::from_millis(100 * tenth);
+            let goodput = Service::of(&run, from, from + Duration::from_millis(100)).goodput;
+            assert!(
+                (9_800_000.0..=10_000_001.0).contains(&goodput),
+                "{goodput} bit/s over a link of 10 Mbit/s"
+            );
+        }
     }
 
     fn sent_at(sent: u64, arrives: bool) -> Packet {

@@ -25,7 +25,7 @@ pub(crate) struct Traffic {
 
 impl CheckKeys for Traffic {
     const NAME: &'static str = "traffic";
-    const MEANING: &'static str = "Of the packets of a flow that were sent in this time, at least 100, such a share was lost, such a rate arrived, with such a delay; or the flow was interrupted no longer than this, and at least 100 packets followed without loss; or each end of each of the lossy links discarded such a share of at least 100 packets.";
+    const MEANING: &'static str = "Of the packets of a flow that were sent in this time, at least 100, such a share was lost, and the others had such a delay; such a rate arrived in this time; or the flow was interrupted no longer than this, and at least 100 packets followed without loss; or each end of each of the lossy links discarded such a share of at least 100 packets.";
     const KEYS: &'static [Key] = &[
         key("flow", "id", "a `traffic` step").optional(),
         key("links", "links", "instead of `flow`: links with a `loss`, or \"all\" of them").optional(),
@@ -33,8 +33,9 @@ impl CheckKeys for Traffic {
         key("after", "id", "packets sent after the moment of this step, to the end of `during`").optional(),
         key("min_loss", "share", "the least loss").optional(),
         key("max_loss", "share", "the greatest loss").optional(),
-        key("min_goodput", "rate", "the least rate that arrives, IP headers included").optional(),
-        key("max_goodput", "rate", "the greatest rate that arrives").optional(),
+        key("min_goodput", "rate", "the least rate that arrives in this time, IP headers included")
+            .optional(),
+        key("max_goodput", "rate", "the greatest rate that arrives in this time").optional(),
         key("max_delay", "time", "the greatest one-way delay of 99 % of the packets that arrive").optional(),
         key("max_gap", "time", "from the moment `after` to the first packet behind which no packet is lost")
             .optional(),
