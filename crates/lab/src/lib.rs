@@ -47,7 +47,7 @@ pub mod replay;
 mod report;
 mod run;
 
-pub use report::drawing;
+pub use report::{drawing, object};
 pub use run::scratch;
 
 /// A scenario in short.

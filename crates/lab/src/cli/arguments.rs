@@ -166,7 +166,7 @@ pub enum LabCommand {
         #[arg(required = true)]
         names: Vec<String>,
         /// How often each scenario is run.
-        #[arg(long, value_name = "N", default_value_t = 1)]
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
         repeat: u32,
         /// The seed of what the lab draws at random, instead of the file's.
         #[arg(long)]
@@ -180,10 +180,11 @@ pub enum LabCommand {
         /// End with one JSON object on standard output.
         #[arg(long)]
         json: bool,
-        /// Write the packets of each link into this directory, as LINK.pcap.
+        /// Write the packets of each link into this directory, as LINK.pcap; those of several scenarios as SCENARIO/LINK.pcap, with
+        /// --repeat as run-N/LINK.pcap.
         #[arg(long, value_name = "DIR")]
         pcap: Option<PathBuf>,
-        /// Draw loss, delay and goodput of the flows of the scenario into this file, as SVG.
+        /// Draw loss, delay and goodput of the flows of the scenario into this file, as SVG; with --repeat F.svg is F-N.svg for run N.
         #[arg(long, value_name = "FILE")]
         plot: Option<PathBuf>,
         /// Leave the network and the daemons standing.

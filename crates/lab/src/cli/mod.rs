@@ -2,26 +2,25 @@
 
 mod arguments;
 mod help;
+mod runs;
 pub mod sim;
 mod soak;
 
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::json;
 use signalbox_linux::netns;
 
-use crate::judge;
 use crate::language::checks::CHECKS;
 use crate::language::kinds;
 use crate::language::steps::STEPS;
 use crate::language::{Scenario, builtins, find, read};
 use crate::plan::places;
 use crate::plan::{NAMESPACE_PREFIX, Plan, PlannedInterface, namespace};
-use crate::report::{Report, junit, plot};
+use crate::report::object;
 use crate::run::evidence::{Outcome, Verdict};
 use crate::run::lab::Lab;
 use crate::run::{Run, expectation, kernel, net, requires, wait};
@@ -31,6 +30,8 @@ pub use arguments::{LabArgs, LabCommand};
 
 /// Exit status of a scenario of which a check fails.
 const CHECK_FAILED: u8 = 1;
+/// The type of the objects of `lab check`.
+const CHECKED: &str = "lab_check";
 
 /// Does what the arguments say; the status is 0 if all is well and 1 if a check of a scenario fails.
 ///
@@ -42,11 +43,11 @@ pub fn run(arguments: LabArgs) -> Result<ExitCode> {
         LabCommand::List { json, .. } => list(json),
         LabCommand::Steps { json } => {
             let text = kinds::describe(STEPS.iter().map(|kind| (kind.name, kind.meaning, kind.keys)));
-            explain(json, &json!({ "steps": STEPS }), &text)
+            explain(json, "lab_steps", &json!({ "steps": STEPS }), &text)
         }
         LabCommand::Checks { json } => {
             let text = kinds::describe(CHECKS.iter().map(|kind| (kind.name, kind.meaning, kind.keys)));
-            explain(json, &json!({ "checks": CHECKS }), &text)
+            explain(json, "lab_checks", &json!({ "checks": CHECKS }), &text)
         }
         LabCommand::Up { name, json } => {
             need_root("up")?;
@@ -76,59 +77,17 @@ pub fn run(arguments: LabArgs) -> Result<ExitCode> {
             if let Some(seed) = seed {
                 scenarios.iter_mut().for_each(|scenario| scenario.seed = seed);
             }
+            let order = runs::Order { repeat, json, keep, pcap, plot, junit };
+            order.check(&scenarios)?;
             if !nix::unistd::geteuid().is_root() {
                 if keep {
                     bail!("--keep needs root: without it the network ends with this command");
                 }
                 return without_root();
             }
-            if scenarios.len() > 1 && plot.is_some() {
-                bail!("--plot draws one scenario; name one");
-            }
-            let files = [pcap.as_deref(), plot.as_deref()];
-            run_all(&scenarios, repeat, json, files, keep, junit.as_deref())
+            runs::run_all(&scenarios, &order)
         }
     }
-}
-
-/// Runs scenarios one after the other.
-fn run_all(
-    scenarios: &[Scenario],
-    repeat: u32,
-    json: bool,
-    files: [Option<&Path>; 2],
-    keep: bool,
-    junit: Option<&Path>,
-) -> Result<ExitCode> {
-    wait::catch_signals()?;
-    let mut runs = Vec::new();
-    for scenario in scenarios {
-        for _ in 0..repeat.max(1) {
-            let begin = Instant::now();
-            let report = match requires::lacking(scenario)? {
-                Some(why) => skip(scenario, why, json)?,
-                None => run_scenario(scenario, json, files, keep)?,
-            };
-            runs.push((report, begin.elapsed()));
-        }
-    }
-    if let Some(file) = junit {
-        std::fs::write(file, junit::xml(&runs))
-            .with_context(|| format!("cannot write {}", file.display()))?;
-    }
-    let ok = runs.iter().all(|(report, _)| report.ok);
-    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::from(CHECK_FAILED) })
-}
-
-fn skip(scenario: &Scenario, why: String, json: bool) -> Result<Report> {
-    let mut out = io::stdout().lock();
-    let report = Report::skipped(scenario, why);
-    if json {
-        writeln!(out, "{}", serde_json::to_string(&report)?)?;
-    } else {
-        writeln!(out, "{}: skipped, {}", scenario.name, report.skip.as_deref().unwrap_or_default())?;
-    }
-    Ok(report)
 }
 
 fn check(names: &[String], set: &[(String, String)], json: bool) -> Result<ExitCode> {
@@ -140,7 +99,7 @@ fn check(names: &[String], set: &[(String, String)], json: bool) -> Result<ExitC
                 let (steps, checks) = (scenario.workload.len(), scenario.checks.len());
                 if json {
                     let line = json!({"scenario": name, "ok": true, "steps": steps, "checks": checks});
-                    writeln!(out, "{line}")?;
+                    writeln!(out, "{}", object::line(CHECKED, &line)?)?;
                 } else {
                     writeln!(out, "{name}: sound, {steps} steps, {checks} checks")?;
                 }
@@ -149,7 +108,8 @@ fn check(names: &[String], set: &[(String, String)], json: bool) -> Result<ExitC
                 sound = false;
                 if json {
                     let mistakes: Vec<_> = mistakes.to_string().lines().map(str::to_owned).collect();
-                    writeln!(out, "{}", json!({"scenario": name, "ok": false, "mistakes": mistakes}))?;
+                    let line = json!({"scenario": name, "ok": false, "mistakes": mistakes});
+                    writeln!(out, "{}", object::line(CHECKED, &line)?)?;
                 } else {
                     writeln!(out, "{mistakes}")?;
                 }
@@ -176,7 +136,8 @@ fn expect(scenario: &Scenario, json: bool) -> Result<ExitCode> {
     let ok = outcomes.iter().all(|outcome| outcome.ok);
     let mut out = io::stdout().lock();
     if json {
-        writeln!(out, "{}", json!({"scenario": scenario.name, "ok": ok, "checks": outcomes}))?;
+        let judged = json!({"scenario": scenario.name, "ok": ok, "checks": outcomes});
+        writeln!(out, "{}", object::line("lab_expect", &judged)?)?;
     } else {
         for outcome in &outcomes {
             let word = if outcome.ok { "ok" } else { "FAILED" };
@@ -206,10 +167,10 @@ fn without_root() -> Result<ExitCode> {
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-fn explain(json: bool, value: &serde_json::Value, text: &str) -> Result<ExitCode> {
+fn explain(json: bool, kind: &str, value: &serde_json::Value, text: &str) -> Result<ExitCode> {
     let mut out = io::stdout().lock();
     if json {
-        writeln!(out, "{value}")?;
+        writeln!(out, "{}", object::line(kind, value)?)?;
     } else {
         write!(out, "{text}")?;
     }
@@ -238,7 +199,8 @@ fn list(json: bool) -> Result<ExitCode> {
                 json!({"name": scenario.name, "description": scenario.description, "tags": scenario.tags})
             })
             .collect();
-        writeln!(out, "{}", json!({"scenarios": rows, "standing": standing}))?;
+        let all = json!({"scenarios": rows, "standing": standing});
+        writeln!(out, "{}", object::line("lab_list", &all)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let width = scenarios.iter().map(|scenario| scenario.name.len()).max().unwrap_or(0);
@@ -259,7 +221,7 @@ fn up(scenario: &Scenario, json: bool) -> Result<ExitCode> {
     }
     let mut out = io::stdout().lock();
     if json {
-        writeln!(out, "{}", nodes(&lab.plan))?;
+        writeln!(out, "{}", object::line("lab_up", &nodes(&lab.plan))?)?;
         return Ok(ExitCode::SUCCESS);
     }
     for node in &lab.plan.nodes {
@@ -338,52 +300,6 @@ fn down(name: Option<&str>) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn run_scenario(
-    scenario: &Scenario,
-    json: bool,
-    [pcap, plot]: [Option<&Path>; 2],
-    keep: bool,
-) -> Result<Report> {
-    wait::limit(scenario.timeout.map(|timeout| timeout.0));
-    let progress = |what: &str| {
-        // Progress that cannot be printed is no reason to fail.
-        let _ = writeln!(io::stderr(), "{}: {what}", scenario.name);
-    };
-    progress("making the network");
-    let mut lab = Lab::make(Plan::new(scenario))?;
-    let evidence = Run::start(scenario, &mut lab, &progress).and_then(|mut run| {
-        run.work()?;
-        run.finish(keep, pcap)
-    });
-    let evidence = match evidence {
-        Ok(evidence) => evidence,
-        Err(error) => {
-            show_logs(&lab);
-            return Err(lab.abandon(error));
-        }
-    };
-    let outcomes = judge::judge_all(scenario, &evidence);
-    let report = Report::new(scenario, outcomes, &evidence);
-    if !report.ok {
-        show_logs(&lab);
-    }
-    if !keep {
-        lab.down()?;
-    }
-    if let Some(file) = plot {
-        let svg = plot::svg(&scenario.name, &evidence);
-        let svg = svg.with_context(|| format!("{} has no flow to draw", scenario.name))?;
-        std::fs::write(file, svg).with_context(|| format!("cannot write {}", file.display()))?;
-    }
-    let mut out = io::stdout().lock();
-    if json {
-        writeln!(out, "{}", serde_json::to_string(&report)?)?;
-    } else {
-        write!(out, "{}", report.text(scenario, &evidence))?;
-    }
-    Ok(report)
-}
-
 fn soak_scenario(scenario: &Scenario, time: Duration, json: bool) -> Result<ExitCode> {
     wait::catch_signals()?;
     if let Some(why) = requires::lacking(scenario)? {
@@ -406,7 +322,8 @@ fn soak_scenario(scenario: &Scenario, time: Duration, json: bool) -> Result<Exit
     let flat = courses.iter().all(|course| course.flat);
     let mut out = io::stdout().lock();
     if json {
-        writeln!(out, "{}", json!({ "scenario": scenario.name, "ok": flat, "daemons": courses }))?;
+        let soaked = json!({ "scenario": scenario.name, "ok": flat, "daemons": courses });
+        writeln!(out, "{}", object::line("lab_soak", &soaked)?)?;
     } else {
         write!(out, "{}", soak::text(&courses))?;
     }

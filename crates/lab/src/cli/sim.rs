@@ -19,6 +19,7 @@ use super::help::help;
 use crate::language::{Scenario, find};
 use crate::plan::Plan;
 use crate::report::simulated::{Simulated, simulate};
+use crate::report::{object, unwritten};
 use crate::run::simulation::fault::{self, Fault};
 use crate::run::simulation::{LeftOut, Order, step_name, unsupported};
 
@@ -228,13 +229,14 @@ pub fn run(arguments: SimArgs) -> Result<ExitCode> {
         SimCommand::Run { what, seed, faults, steps, json, pcap } => {
             let scenario = what.scenario()?;
             let order = Order { seed, faults: faults.of(&scenario, seed)?, steps };
-            let simulated = simulate(&scenario, &order)?;
-            if let Some(directory) = pcap {
-                simulated.write(&directory)?;
+            let mut simulated = simulate(&scenario, &order)?;
+            if let Some(Err(error)) = pcap.map(|directory| simulated.write(&directory)) {
+                simulated.report.checks.push(unwritten(&error));
+                simulated.report.ok = false;
             }
             let mut out = io::stdout().lock();
             if json {
-                writeln!(out, "{}", serde_json::to_string(&simulated)?)?;
+                writeln!(out, "{}", object::line("sim_run", &simulated)?)?;
             } else {
                 write!(out, "{}", text(&scenario, &simulated))?;
             }
@@ -295,10 +297,8 @@ fn campaign(
         failed.push(seed);
         if json {
             let checks: Vec<_> = simulated.report.checks.iter().filter(|check| !check.ok).collect();
-            let line = json!({
-                "type": "seed", "seed": seed, "ok": false, "checks": checks, "faults": simulated.faults,
-            });
-            writeln!(out, "{line}")?;
+            let seed = json!({"seed": seed, "ok": false, "checks": checks, "faults": simulated.faults});
+            writeln!(out, "{}", object::line("seed", &seed)?)?;
         } else {
             for check in simulated.report.checks.iter().filter(|check| !check.ok) {
                 writeln!(out, "seed {seed}: FAILED {}\n    {}", check.name, check.detail)?;
@@ -309,20 +309,24 @@ fn campaign(
         }
     }
     let first = failed.first().copied();
+    let drawn = if faults > 0 { format!(" --faults {faults}") } else { String::new() };
+    let command =
+        |verb: &str| Some(format!("signalbox sim {verb} {} --seed {}{drawn}", what.words(), first?));
+    let (again, shrink) = (command("run"), command("shrink"));
     if json {
-        let line = json!({
-            "type": "campaign", "scenario": scenario.name, "ok": failed.is_empty(), "runs": runs,
-            "failed": failed.len(), "first_failed_seed": first, "faults": faults,
+        let campaign = json!({
+            "scenario": scenario.name, "ok": failed.is_empty(), "runs": runs, "seeds": [seeds.start, seeds.end],
+            "failed": failed.len(), "first_failed_seed": first, "faults": faults, "again": again, "shrink": shrink,
             "elapsed_us": u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX),
         });
-        writeln!(out, "{line}")?;
+        writeln!(out, "{}", object::line("campaign", &campaign)?)?;
     } else {
         let seconds = begin.elapsed().as_secs_f64();
         writeln!(out, "{}: {runs} runs in {seconds:.1} s, {} failed", scenario.name, failed.len())?;
-        if let Some(seed) = first {
-            let faults = if faults > 0 { format!(" --faults {faults}") } else { String::new() };
-            writeln!(out, "again: signalbox sim run {} --seed {seed}{faults}", what.words())?;
-            writeln!(out, "shrink: signalbox sim shrink {} --seed {seed}{faults}", what.words())?;
+        for (what, command) in [("again", again), ("shrink", shrink)] {
+            if let Some(command) = command {
+                writeln!(out, "{what}: {command}")?;
+            }
         }
     }
     Ok(status(failed.is_empty()))
@@ -339,11 +343,8 @@ fn smallest(what: &What, scenario: &Scenario, order: Order, json: bool) -> Resul
     let mut out = io::stdout().lock();
     let Some(found) = found else {
         if json {
-            writeln!(
-                out,
-                "{}",
-                json!({"type": "shrunk", "scenario": scenario.name, "seed": seed, "ok": true})
-            )?;
+            let none = json!({"scenario": scenario.name, "seed": seed, "ok": true});
+            writeln!(out, "{}", object::line("shrunk", &none)?)?;
         } else {
             writeln!(out, "{}: all checks hold with seed {seed}; there is nothing to shrink", scenario.name)?;
         }
@@ -353,20 +354,25 @@ fn smallest(what: &What, scenario: &Scenario, order: Order, json: bool) -> Resul
     let faults: String = found.order.faults.iter().map(|fault| format!(" --fault {fault}")).collect();
     let steps = found.order.steps.map(|steps| format!(" --steps {steps}")).unwrap_or_default();
     let command = format!("signalbox sim run {} --seed {seed}{faults}{steps}", what.words());
+    let checks = found.simulated.report.checks.iter();
+    let details: Vec<_> =
+        checks.filter(|check| check.name == found.failure).map(|check| check.detail.as_str()).collect();
+    let names: Vec<_> = (0..taken).map(|number| step_name(scenario, number)).collect();
     if json {
-        let line = json!({
-            "type": "shrunk", "scenario": scenario.name, "seed": seed, "ok": false, "check": found.failure,
-            "faults": found.simulated.faults, "steps": taken, "runs": found.runs, "command": command,
+        let shrunk = json!({
+            "scenario": scenario.name, "seed": seed, "ok": false, "check": found.failure, "detail": details.join("; "),
+            "faults": found.simulated.faults, "steps": taken, "step_names": names, "runs": found.runs,
+            "command": command,
         });
-        writeln!(out, "{line}")?;
+        writeln!(out, "{}", object::line("shrunk", &shrunk)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     writeln!(out, "{}: FAILED {}", scenario.name, found.failure)?;
-    for check in found.simulated.report.checks.iter().filter(|check| check.name == found.failure) {
-        writeln!(out, "    {}", check.detail)?;
+    for detail in details {
+        writeln!(out, "    {detail}")?;
     }
-    for number in 0..taken {
-        writeln!(out, "{}", step_name(scenario, number))?;
+    for name in names {
+        writeln!(out, "{name}")?;
     }
     for fault in &found.order.faults {
         writeln!(out, "fault: {fault}")?;

@@ -3,6 +3,7 @@
 mod checks;
 pub mod drawing;
 pub(crate) mod junit;
+pub mod object;
 pub(crate) mod plot;
 mod protocols;
 pub(crate) mod simulated;
@@ -108,6 +109,11 @@ impl Report {
         };
         text
     }
+}
+
+/// Returns the outcome of a file that was asked for and could not be written. What was measured is not lost with it.
+pub(crate) fn unwritten(error: &anyhow::Error) -> Outcome {
+    Outcome::new("the files that were asked for are written", Err(format!("{error:#}")))
 }
 
 /// The measurement that each protocol has.

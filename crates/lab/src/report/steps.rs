@@ -25,21 +25,22 @@ pub(super) fn measure(evidence: &Evidence) -> Vec<(&'static str, Value)> {
     all.into_iter().flatten().collect()
 }
 
-/// What programs measured themselves.
+/// What programs printed, by the names of their steps.
 fn programs(evidence: &Evidence) -> Option<(&'static str, Value)> {
-    let measured = |line: &String| {
-        let value: Value = serde_json::from_str(line).ok()?;
-        (value["type"] == "measured").then_some(value)
+    let line = |line: &String| match serde_json::from_str(line) {
+        Ok(value @ Value::Object(_)) => value,
+        _ => Value::from(line.as_str()),
     };
     let of = |run: &ProgramRun| {
-        let lines: Vec<Value> = run.lines.iter().filter_map(measured).collect();
-        (!lines.is_empty()).then(|| (run.id.clone().unwrap_or_default(), lines.into()))
+        let lines: Vec<Value> = run.lines.iter().map(line).collect();
+        let node = &evidence.plan.nodes[run.node].name;
+        (run.id.clone().unwrap_or_default(), json!({"node": node, "status": run.code, "lines": lines}))
     };
-    let all: Map<_, _> = evidence.all().filter_map(of).collect();
+    let all: Map<_, _> = evidence.all().filter(|run: &&ProgramRun| !run.reserves).map(of).collect();
     (!all.is_empty()).then(|| ("programs", all.into()))
 }
 
-/// What programs printed.
+/// The same for people.
 fn programs_shown(evidence: &Evidence) -> Vec<Section> {
     let section = |run: &ProgramRun| {
         let node = &evidence.plan.nodes[run.node].name;
@@ -55,13 +56,16 @@ fn reservations(evidence: &Evidence) -> Option<(&'static str, Value)> {
         let answer = run.event(&ANSWERS);
         let ms = answer.as_ref().map(|(at, _)| at.saturating_sub(run.started).as_secs_f64() * 1e3);
         let number = |key: &str| answer.as_ref().and_then(|(_, answer)| answer[key].as_f64());
-        let rate = number("flows").zip(number("seconds")).map(|(flows, seconds)| flows / seconds);
+        let seconds = number("elapsed_us").map(|us| us / 1e6).filter(|seconds| *seconds > 0.0);
         let types: Vec<Value> = run
             .lines
             .iter()
             .filter_map(|line| Some(serde_json::from_str::<Value>(line).ok()?["type"].clone()))
             .collect();
-        let value = json!({"answer_ms": ms, "per_second": rate, "events": types, "status": run.code});
+        let mut value = json!({"answer_ms": ms, "events": types, "status": run.code});
+        if let Some((flows, seconds)) = number("flows").zip(seconds) {
+            value["per_second"] = (flows / seconds).into();
+        }
         (run.id.clone().unwrap_or_default(), value)
     };
     let all: Map<_, _> = evidence.all().filter(|run: &&ProgramRun| run.reserves).map(one).collect();
@@ -160,4 +164,40 @@ fn queries(run: &FloodRun, evidence: &Evidence) -> Value {
         "memory_growth_kib": cost.memory_kib,
         "amplification": cost.amplification,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::tests::evidence;
+
+    #[test]
+    fn what_programs_print_is_measured_line_for_line() {
+        let (_, mut evidence) = evidence("clean = true");
+        let lines = ["observing", r#"{"type":"kept","median_us":9.5}"#].map(str::to_owned).to_vec();
+        let run = ProgramRun { id: Some("observer".into()), lines, code: Some(0), ..ProgramRun::default() };
+        evidence.record(run);
+        let (_, programs) = programs(&evidence).expect("there is one");
+        assert_eq!(programs["observer"]["lines"], json!(["observing", {"type": "kept", "median_us": 9.5}]));
+        assert_eq!(programs["observer"]["status"], 0);
+    }
+
+    #[test]
+    fn many_reservations_have_a_rate_and_one_has_none() {
+        let (_, mut evidence) = evidence("clean = true");
+        for (id, line) in [
+            (
+                "many",
+                r#"{"type":"granted","time_unix_us":9,"flows":10000,"elapsed_us":2000000,"far_end":true}"#,
+            ),
+            ("one", r#"{"type":"granted","time_unix_us":9}"#),
+        ] {
+            let (lines, times) = (vec![line.to_owned()], vec![Duration::from_secs(1)]);
+            let id = Some(id.to_owned());
+            evidence.record(ProgramRun { id, reserves: true, lines, times, ..ProgramRun::default() });
+        }
+        let (_, reservations) = reservations(&evidence).expect("there are two");
+        assert_eq!(reservations["many"]["per_second"], json!(5000.0));
+        assert_eq!(reservations["one"].get("per_second"), None);
+    }
 }

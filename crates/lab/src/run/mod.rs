@@ -26,7 +26,6 @@ pub(crate) mod wait;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::net::IpAddr;
-use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow};
@@ -203,8 +202,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Ends the daemons (unless they are to stay) and collects what was observed.
-    pub(crate) fn finish(mut self, keep: bool, pcap: Option<&Path>) -> Result<Evidence> {
+    /// Ends the daemons (unless they are to stay) and collects what was observed. The packets of the links are still there.
+    pub(crate) fn finish(mut self, keep: bool) -> Result<(Evidence, Captures)> {
         self.evidence.losses = net::losses(&self.lab.plan)?;
         if !keep {
             self.progress("stopping the daemons");
@@ -232,10 +231,7 @@ impl<'a> Run<'a> {
             self.evidence.record(report);
         }
         self.routers.clear();
-        if let Some(directory) = pcap {
-            self.captures.write(&self.lab.plan, directory)?;
-        }
-        Ok(self.evidence)
+        Ok((self.evidence, self.captures))
     }
 
     /// Shows a person what happens now.

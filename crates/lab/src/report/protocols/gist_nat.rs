@@ -106,7 +106,19 @@ impl Measured {
 
     /// The same for programs.
     fn values(&self) -> Vec<(&'static str, Value)> {
-        self.0.iter().map(|(name, _, times)| (*name, times.json())).collect()
+        let value = |(name, _, times): &(&'static str, String, Times)| {
+            let mut value = times.json();
+            let published: &[f64] = match *name {
+                "nat_query_ms" => &[PUBLISHED_QUERY],
+                "nat_handshake_ms" => &PUBLISHED_HANDSHAKE,
+                _ => &[],
+            };
+            if !published.is_empty() {
+                value["published"] = published.into();
+            }
+            (*name, value)
+        };
+        self.0.iter().map(value).collect()
     }
 }
 
@@ -220,6 +232,8 @@ mod tests {
             ]
             .map(|(name, text)| (name, text.to_owned()))
         );
+        let (_, query) = measured.values().swap_remove(0);
+        assert_eq!(query["published"], json!([PUBLISHED_QUERY]), "as in the text");
         // A session without a NAT says nothing about NATs.
         let plain = [message(0, Kind::Query, there, None), message(9, Kind::Confirm, there, None)];
         assert!(Measured::of_sessions([plain.iter().collect()].into_iter()).values().is_empty());

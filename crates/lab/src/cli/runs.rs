@@ -1,0 +1,203 @@
+//! `signalbox lab run`: scenarios one after the other, each so many times, with the files that are asked for.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, bail};
+
+use super::{CHECK_FAILED, show_logs};
+use crate::judge;
+use crate::language::Scenario;
+use crate::language::steps::Step;
+use crate::plan::Plan;
+use crate::report::{self, Report, junit, object, plot};
+use crate::run::evidence::Evidence;
+use crate::run::lab::Lab;
+use crate::run::{Run, requires, wait};
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub(super) struct Order {
+    /// How often each scenario is run.
+    pub(super) repeat: u32,
+    pub(super) json: bool,
+    /// The lab stays.
+    pub(super) keep: bool,
+    /// A directory for the packets of each link.
+    pub(super) pcap: Option<PathBuf>,
+    /// A file for a drawing of the flows.
+    pub(super) plot: Option<PathBuf>,
+    pub(super) junit: Option<PathBuf>,
+}
+
+impl Order {
+    /// Fails if a part of the order can never be carried out with these scenarios. Nothing is made before.
+    pub(super) fn check(&self, scenarios: &[Scenario]) -> Result<()> {
+        if self.keep && self.repeat > 1 {
+            bail!("--keep leaves one lab of a name: take --repeat out");
+        }
+        if self.plot.is_none() {
+            return Ok(());
+        }
+        if scenarios.len() > 1 {
+            bail!("--plot draws one scenario; name one");
+        }
+        match scenarios.iter().find(|scenario| !has_flow(scenario)) {
+            None => Ok(()),
+            Some(scenario) => bail!(
+                "--plot draws flows, and {} has none: it needs a `traffic` step with a `rate`",
+                scenario.name
+            ),
+        }
+    }
+
+    /// Returns the files of a run, of which each has its own: where the packets of the links are, and the drawing.
+    fn files(&self, several: bool, scenario: &str, run: u32) -> [Option<PathBuf>; 2] {
+        let again = self.repeat > 1;
+        let pcap = self.pcap.as_ref().map(|directory| {
+            let of = if several { directory.join(scenario) } else { directory.clone() };
+            if again { of.join(format!("run-{run}")) } else { of }
+        });
+        let plot = self.plot.as_ref().map(|file| if again { numbered(file, run) } else { file.clone() });
+        [pcap, plot]
+    }
+}
+
+/// Whether a scenario has a flow that can be drawn.
+fn has_flow(scenario: &Scenario) -> bool {
+    let is_flow = |step: &Step| matches!(step, Step::Traffic(keys) if keys.rate.is_some());
+    scenario.workload.iter().any(|named| is_flow(&named.step))
+}
+
+/// Puts a number behind the name of a file: `flows.svg` becomes `flows-2.svg`.
+fn numbered(file: &Path, number: u32) -> PathBuf {
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+    let end = file.extension().map(|end| format!(".{}", end.to_string_lossy())).unwrap_or_default();
+    file.with_file_name(format!("{stem}-{number}{end}"))
+}
+
+/// Runs scenarios one after the other.
+pub(super) fn run_all(scenarios: &[Scenario], order: &Order) -> Result<ExitCode> {
+    wait::catch_signals()?;
+    let mut runs = Vec::new();
+    for scenario in scenarios {
+        for number in 1..=order.repeat {
+            let begin = Instant::now();
+            let files = order.files(scenarios.len() > 1, &scenario.name, number);
+            let report = match requires::lacking(scenario)? {
+                Some(why) => skip(scenario, why, order.json)?,
+                None => run_scenario(scenario, order, files)?,
+            };
+            runs.push((report, begin.elapsed()));
+        }
+    }
+    if let Some(file) = &order.junit {
+        std::fs::write(file, junit::xml(&runs))
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    let ok = runs.iter().all(|(report, _)| report.ok);
+    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::from(CHECK_FAILED) })
+}
+
+fn skip(scenario: &Scenario, why: String, json: bool) -> Result<Report> {
+    let mut out = io::stdout().lock();
+    let report = Report::skipped(scenario, why);
+    if json {
+        writeln!(out, "{}", object::line("lab_run", &report)?)?;
+    } else {
+        writeln!(out, "{}: skipped, {}", scenario.name, report.skip.as_deref().unwrap_or_default())?;
+    }
+    Ok(report)
+}
+
+fn run_scenario(scenario: &Scenario, order: &Order, [pcap, plot]: [Option<PathBuf>; 2]) -> Result<Report> {
+    wait::limit(scenario.timeout.map(|timeout| timeout.0));
+    let progress = |what: &str| {
+        // Progress that cannot be printed is no reason to fail.
+        let _ = writeln!(io::stderr(), "{}: {what}", scenario.name);
+    };
+    progress("making the network");
+    let mut lab = Lab::make(Plan::new(scenario))?;
+    let mut unwritten = Vec::new();
+    let evidence = Run::start(scenario, &mut lab, &progress).and_then(|mut run| {
+        run.work()?;
+        let (evidence, captures) = run.finish(order.keep)?;
+        if let Some(directory) = &pcap {
+            unwritten.extend(captures.write(&evidence.plan, directory).err());
+        }
+        Ok(evidence)
+    });
+    let evidence = match evidence {
+        Ok(evidence) => evidence,
+        Err(error) => {
+            show_logs(&lab);
+            return Err(lab.abandon(error));
+        }
+    };
+    if let Some(file) = &plot {
+        unwritten.extend(draw(scenario, &evidence, file).err());
+    }
+    let mut outcomes = judge::judge_all(scenario, &evidence);
+    outcomes.extend(unwritten.iter().map(report::unwritten));
+    let report = Report::new(scenario, outcomes, &evidence);
+    if !report.ok {
+        show_logs(&lab);
+    }
+    if !order.keep {
+        lab.down()?;
+    }
+    let mut out = io::stdout().lock();
+    if order.json {
+        writeln!(out, "{}", object::line("lab_run", &report)?)?;
+    } else {
+        write!(out, "{}", report.text(scenario, &evidence))?;
+    }
+    Ok(report)
+}
+
+fn draw(scenario: &Scenario, evidence: &Evidence, file: &Path) -> Result<()> {
+    let svg = plot::svg(&scenario.name, evidence);
+    let svg = svg.ok_or_else(|| anyhow!("no packet of a flow was sent, so that nothing can be drawn"))?;
+    std::fs::write(file, svg).with_context(|| format!("cannot write {}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::language::find;
+
+    fn order(repeat: u32) -> Order {
+        let (pcap, plot) = (Some("captures".into()), Some("out/flows.svg".into()));
+        Order { repeat, json: false, keep: false, pcap, plot, junit: None }
+    }
+
+    fn files(order: &Order, several: bool, run: u32) -> [String; 2] {
+        order.files(several, "first", run).map(|file| file.expect("asked for").display().to_string())
+    }
+
+    #[test]
+    fn each_run_has_files_of_its_own() {
+        assert_eq!(files(&order(1), false, 1), ["captures", "out/flows.svg"]);
+        assert_eq!(files(&order(3), false, 2), ["captures/run-2", "out/flows-2.svg"]);
+        assert_eq!(files(&order(3), true, 2)[0], "captures/first/run-2");
+        assert_eq!(files(&order(1), true, 1)[0], "captures/first");
+    }
+
+    #[test]
+    fn what_can_never_be_drawn_or_kept_is_refused_before_the_run() {
+        let scenario = |name: &str| find(name, &[]).expect("built in");
+        let said = |order: &Order, names: &[&str]| {
+            let scenarios: Vec<_> = names.iter().map(|name| scenario(name)).collect();
+            order.check(&scenarios).map_err(|error| error.to_string())
+        };
+        assert_eq!(said(&order(1), &["quickstart"]), Ok(()));
+        let none = said(&order(1), &["gist-bypass"]).expect_err("no flow");
+        assert!(none.contains("gist-bypass has none"), "{none}");
+        let two = said(&order(1), &["quickstart", "qos-police"]).expect_err("two");
+        assert!(two.contains("draws one scenario"), "{two}");
+        let kept = said(&Order { keep: true, ..order(2) }, &["quickstart"]).expect_err("two labs");
+        assert!(kept.contains("take --repeat out"), "{kept}");
+    }
+}
