@@ -66,8 +66,10 @@ pub struct Summary {
 /// Reads and validates the text of a scenario; `file` is its name in errors.
 ///
 /// # Errors
-/// All mistakes in the text, each with file and line.
+/// All mistakes in the text, each with file and line; without any, those in the configurations of its daemons.
 pub fn read_scenario(file: &str, text: &str) -> anyhow::Result<Summary> {
-    let language::Scenario { name, description, workload, checks, .. } = language::read(file, text)?;
+    let scenario = language::read(file, text)?;
+    plan::configuration::check(file, &scenario)?;
+    let language::Scenario { name, description, workload, checks, .. } = scenario;
     Ok(Summary { name, description, steps: workload.len(), checks: checks.len() })
 }

@@ -18,8 +18,8 @@ use crate::language::checks::CHECKS;
 use crate::language::kinds;
 use crate::language::steps::STEPS;
 use crate::language::{Scenario, builtins, find, read};
-use crate::plan::places;
 use crate::plan::{NAMESPACE_PREFIX, Plan, PlannedInterface, namespace};
+use crate::plan::{configuration, places};
 use crate::report::object;
 use crate::run::evidence::{Outcome, Verdict};
 use crate::run::lab::Lab;
@@ -51,7 +51,7 @@ pub fn run(arguments: LabArgs) -> Result<ExitCode> {
         }
         LabCommand::Up { name, json } => {
             need_root("up")?;
-            up(&find(&name, &[])?, json)
+            up(&checked(&name, &[])?, json)
         }
         LabCommand::Exec { node, command } => {
             need_root("exec")?;
@@ -60,7 +60,7 @@ pub fn run(arguments: LabArgs) -> Result<ExitCode> {
         LabCommand::Check { names, set, json } => check(&names, set.values(), json),
         LabCommand::Expect { name, json } => {
             need_root("expect")?;
-            expect(&find(&name, &[])?, json)
+            expect(&checked(&name, &[])?, json)
         }
         LabCommand::Down { name, all: _ } => {
             need_root("down")?;
@@ -68,12 +68,12 @@ pub fn run(arguments: LabArgs) -> Result<ExitCode> {
         }
         LabCommand::Soak { name, time, json } => {
             need_root("soak")?;
-            soak_scenario(&find(&name, &[])?, time, json)
+            soak_scenario(&checked(&name, &[])?, time, json)
         }
         LabCommand::Run { names, repeat, seed, junit, set, json, pcap, plot, keep } => {
             // Mistakes in the files are reported before anything is made.
             let mut scenarios =
-                names.iter().map(|name| find(name, set.values())).collect::<Result<Vec<_>, _>>()?;
+                names.iter().map(|name| checked(name, set.values())).collect::<Result<Vec<_>>>()?;
             if let Some(seed) = seed {
                 scenarios.iter_mut().for_each(|scenario| scenario.seed = seed);
             }
@@ -90,11 +90,19 @@ pub fn run(arguments: LabArgs) -> Result<ExitCode> {
     }
 }
 
+/// Returns a scenario in which no mistake can be found without running it: neither in its own file nor in the configurations of its
+/// daemons.
+fn checked(name: &str, set: &[(String, String)]) -> Result<Scenario> {
+    let scenario = find(name, set)?;
+    configuration::check(name, &scenario)?;
+    Ok(scenario)
+}
+
 fn check(names: &[String], set: &[(String, String)], json: bool) -> Result<ExitCode> {
     let mut out = io::stdout().lock();
     let mut sound = true;
     for name in names {
-        match find(name, set) {
+        match checked(name, set) {
             Ok(scenario) => {
                 let (steps, checks) = (scenario.workload.len(), scenario.checks.len());
                 if json {
@@ -359,6 +367,21 @@ mod tests {
         let cli = Cli::try_parse_from(["lab", "exec", "h1", "--", "ip", "address"]).expect("sound");
         assert!(matches!(cli.lab.command, LabCommand::Exec { command, .. } if command == ["ip", "address"]));
         assert!(Cli::try_parse_from(["lab", "exec", "h1"]).is_err());
+    }
+
+    /// What `lab check` calls sound starts: a client that CASP does not choose, and an application without GIST, are no surprise later.
+    #[test]
+    fn what_a_daemon_would_refuse_is_refused_when_the_scenario_is_read() {
+        let path = std::env::temp_dir().join(format!("signalbox-lab-check-{}.toml", std::process::id()));
+        let text = "version = 2\nname = \"x\"\ndescription = \"\"\n[nodes.a]\nprotocols = [\"casp\"]\n\
+                    config = { casp = { clients = [\"ping\"] } }\n";
+        std::fs::write(&path, text).expect("the directory is writable");
+        let name = path.display().to_string();
+        let said = checked(&name, &[]).expect_err("a mistake").to_string();
+        assert!(said.contains("the configuration of a: casp.clients: "), "{said}");
+        let status = check(&[name], &[], true).expect("it can be checked");
+        assert_eq!(format!("{status:?}"), format!("{:?}", ExitCode::from(CHECK_FAILED)));
+        std::fs::remove_file(&path).expect("ours");
     }
 
     #[test]

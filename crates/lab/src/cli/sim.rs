@@ -14,9 +14,9 @@ use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::Set;
 use super::help::help;
-use crate::language::{Scenario, find};
+use super::{Set, checked};
+use crate::language::Scenario;
 use crate::plan::Plan;
 use crate::report::simulated::{Simulated, simulate};
 use crate::report::{object, unwritten};
@@ -183,7 +183,7 @@ const HELP: &str = concat!(
 impl What {
     /// Reads the scenario. All of it can be simulated, or may be left out.
     fn scenario(&self) -> Result<Scenario> {
-        let scenario = find(&self.name, self.set.values())?;
+        let scenario = checked(&self.name, self.set.values())?;
         let missing = unsupported(&scenario);
         if !missing.is_empty() && !self.leave_out {
             let lines: Vec<_> = missing.iter().map(|one| format!("{}: {}", one.name, one.why)).collect();

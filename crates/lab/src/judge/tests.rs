@@ -30,6 +30,7 @@ steps = [
     {{ id = "program", run = {{ node = "h1", command = ["true"] }} }},
     {{ id = "few", flood = {{ type = "udp", from = "h1", to = "h2", port = 9, rate = 10 }} }},
     {{ id = "many", flood = {{ type = "udp", from = "h1", to = "h2", port = 9, rate = 10 }} }},
+    {{ id = "queries", flood = {{ type = "query", from = "h1", to = "h2", via = "r1", sources = "10.9.0.0/16", for = "1s", rate = 1000 }} }},
 ]
 [[checks]]
 expect = "it"
@@ -305,11 +306,11 @@ fn what_a_packet_costs_is_compared() {
 #[test]
 fn a_flood_is_judged_by_what_it_took() {
     let text =
-        "load = { of = 'many', min_messages = 1000, max_cpu_per_message = '50us', max_memory_kib = 100 }";
+        "load = { of = 'queries', min_messages = 1000, max_cpu_per_message = '50us', max_memory_kib = 100 }";
     let (check, mut evidence) = evidence(text);
     fails(&check, &evidence, "flooded nothing");
     let run = || FloodRun {
-        id: Some("many".into()),
+        id: Some("queries".into()),
         from: 0,
         node: 1,
         sent: 1000,

@@ -9,7 +9,9 @@ use signalbox_units::{BitRate, Span};
 use toml::Spanned;
 
 use super::kinds::{Key, key};
+use super::together::{alone, in_order};
 use super::{Mistake, Scope};
+use crate::protocols;
 
 /// How long absence has to hold. What waited to be sent, or was sent again, may make again what has just gone.
 pub(crate) const ABSENT: Span = Span::millis(2000);
@@ -72,10 +74,22 @@ impl Expectation {
             let what = "`show`, `queues` and `packets` are several expectations; write a step for each";
             return Err(Mistake::new(at, what));
         }
+        let counted = [
+            ("nodes", self.nodes.is_some()),
+            ("of", self.of.is_some()),
+            ("match", !self.wanted.is_empty()),
+            ("have", !self.have.is_empty()),
+            ("count", self.count.is_some()),
+            ("min", self.min.is_some()),
+            ("max", self.max.is_some()),
+            ("others", self.others.is_some()),
+        ];
         if let Some(queues) = &self.queues {
+            alone(0..0, "queues", &counted)?;
             return queues.iter().try_for_each(|queues| queues.validate(scope));
         }
         if let Some(packets) = &self.packets {
+            alone(0..0, "packets", &counted)?;
             return packets.iter().try_for_each(|attempt| attempt.validate(scope));
         }
         let Some(show) = &self.show else {
@@ -89,12 +103,37 @@ impl Expectation {
             );
             return Err(Mistake::new(show.span(), what));
         }
-        let Some(nodes) = &self.nodes else { return Ok(()) };
+        if self.count.is_some() {
+            alone(show.span(), "count", &[("min", self.min.is_some()), ("max", self.max.is_some())])?;
+        }
+        in_order(show.span(), [("min", self.min), ("max", self.max)])?;
+        self.validate_nodes(scope, show)
+    }
+
+    /// Fails if nodes are asked that do not have such a table, or none has it.
+    fn validate_nodes(&self, scope: &Scope<'_>, show: &Spanned<String>) -> Result<(), Mistake> {
+        let words = show.as_ref().as_str();
+        let first = words.split(' ').next().unwrap_or_default();
+        let protocol = protocols::all().find(|protocol| protocol.name() == first);
+        let has = |name: &Spanned<String>| match protocol {
+            Some(protocol) => scope.runs(protocol, name),
+            None if words == "reservations" => scope.reserves(name),
+            None => scope.daemon(name),
+        };
+        let every = || match scope.scenario.nodes.iter().any(|node| has(&node.name).is_ok()) {
+            true => Ok(()),
+            false => {
+                let other = if words == "reservations" { "a protocol that reserves" } else { "a daemon" };
+                let title = protocol.map_or(other, |protocol| protocol.title());
+                Err(Mistake::new(show.span(), format!("no node runs {title}, so that none shows {words}")))
+            }
+        };
+        let Some(nodes) = &self.nodes else { return every() };
         match nodes.as_ref() {
-            toml::Value::String(word) if word == "all" => Ok(()),
+            toml::Value::String(word) if word == "all" => every(),
             toml::Value::Array(all) if all.iter().all(toml::Value::is_str) => {
                 let mut names = all.iter().filter_map(toml::Value::as_str);
-                names.try_for_each(|name| scope.daemon(&Spanned::new(nodes.span(), name.to_owned())))
+                names.try_for_each(|name| has(&Spanned::new(nodes.span(), name.to_owned())))
             }
             _ => Err(Mistake::new(nodes.span(), "`nodes` is \"all\" or a list, like [\"h1\", \"r1\"]")),
         }

@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use super::checks::CHECKS;
 use super::kinds;
-use super::source::{Sources, substitute, text_of};
+use super::source::{Sources, names, substitute, text_of};
 use super::steps::STEPS;
 use super::{Family, NamedCheck, NamedStep, Requirement, Route, Scenario, Tree, topology, validate};
 
@@ -80,7 +80,12 @@ pub(crate) fn read(file: &str, text: &str) -> Result<Scenario, ScenarioError> {
 fn read_with(file: &str, text: &str, set: &[(String, String)]) -> Result<Scenario, ScenarioError> {
     let sources = Sources::of(file, text, set)?;
     let mut mistakes = Vec::new();
-    let scenario = parse(sources.table(&mut mistakes), &mut mistakes);
+    let table = sources.table(&mut mistakes);
+    // What another scenario has for a step that this one replaces is no mistake of this one.
+    if mistakes.is_empty() {
+        mistakes.extend(unused(&table).into_iter().filter(|mistake| sources.is_own(mistake.at.start)));
+    }
+    let scenario = parse(table, &mut mistakes);
     if let Some(scenario) = &scenario {
         // What cannot be read would be missed here, and reported again.
         if mistakes.is_empty() {
@@ -181,6 +186,25 @@ fn parameters(file: &mut DeTable<'_>, mistakes: &mut Vec<Mistake>) {
     for (_, value) in file.iter_mut() {
         substitute(value.get_mut(), &params);
     }
+}
+
+/// Parameters that no text names: a value for them would change nothing.
+fn unused(file: &DeTable<'_>) -> Vec<Mistake> {
+    let params = file.get("params").and_then(|params| params.get_ref().as_table());
+    let named = |name: &str| {
+        let mut rest = file.iter().filter(|(key, _)| key.get_ref() != "params");
+        rest.any(|(_, value)| names(value.get_ref(), name))
+    };
+    let unused = params.into_iter().flatten().filter(|(name, _)| !named(name.get_ref()));
+    unused
+        .map(|(name, value)| {
+            let name = name.get_ref();
+            let what = format!(
+                "the parameter `{name}` is named nowhere: write \"${{{name}}}\" where its value belongs"
+            );
+            Mistake::new(value.span(), what)
+        })
+        .collect()
 }
 
 /// A table of an array: a step or a check.
@@ -298,7 +322,7 @@ ping = "first"
     fn all_mistakes_are_reported_at_once_with_line_and_what_would_be_right() {
         let text = mistakes(&[
             ("[\"gist\", \"ping\"]", "[\"gist\", \"pong\"]"),
-            ("count = \"${count}\"", "cuont = 3"),
+            ("count = \"${count}\"", "cuont = \"${count}\""),
             ("path = [\"a\", \"b\"]\nping = \"first\"", "paht = [\"a\"]"),
         ]);
         let lines: Vec<_> = text.lines().collect();

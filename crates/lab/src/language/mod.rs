@@ -11,6 +11,7 @@ mod merge;
 mod scope;
 mod source;
 pub(crate) mod steps;
+mod together;
 mod topology;
 mod validate;
 

@@ -7,6 +7,7 @@ use signalbox_units::BitRate;
 use toml::Spanned;
 
 use super::load::Mistake;
+use super::steps::Step;
 use super::{Link, Node, Scenario, merge};
 use crate::protocols::{self, Protocol};
 
@@ -72,6 +73,12 @@ impl<'s> Scope<'s> {
             known.join(", ")
         );
         Err(Mistake::new(name.span(), what))
+    }
+
+    /// Whether the step with this `id` is such a one.
+    pub(crate) fn is_step(&self, name: &Spanned<String>, is: impl Fn(&Step) -> bool) -> bool {
+        let mut named = self.scenario.workload.iter();
+        named.any(|named| named.id.as_ref().is_some_and(|id| id.as_ref() == name.as_ref()) && is(&named.step))
     }
 
     /// Fails unless the scenario has this node.

@@ -99,6 +99,13 @@ impl Sources {
         extend(file, first)
     }
 
+    /// Whether a place is in the scenario itself or in the command line, and not in a scenario that it extends.
+    pub(super) fn is_own(&self, at: usize) -> bool {
+        let own = self.0.iter().map(|source| source.file.as_str()).find(|file| *file != SET);
+        let (file, _) = self.place(at);
+        file == SET || Some(file) == own
+    }
+
     /// Returns file and line of a place.
     pub(super) fn place(&self, at: usize) -> (&str, usize) {
         let source = self.0.iter().rfind(|source| source.start <= at).or(self.0.first());
@@ -205,6 +212,19 @@ fn filled(text: &str, params: &DeTable<'_>) -> String {
         new = new.replace(&format!("${{{}}}", name.get_ref()), &plain(param.get_ref()));
     }
     new
+}
+
+/// Whether a text or a key in a value names a parameter.
+pub(super) fn names(value: &DeValue<'_>, param: &str) -> bool {
+    let named = |text: &str| text.contains(&format!("${{{param}}}"));
+    match value {
+        DeValue::Table(table) => {
+            table.iter().any(|(key, value)| named(key.get_ref()) || names(value.get_ref(), param))
+        }
+        DeValue::Array(array) => array.iter().any(|value| names(value.get_ref(), param)),
+        DeValue::String(text) => named(text),
+        DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_) => false,
+    }
 }
 
 /// Returns the text of a parameter inside another text.

@@ -1,11 +1,13 @@
 //! The configurations of the daemons.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use signalbox_config::{Finding, Level};
 
 use super::{Plan, PlannedInterface, PlannedNode, certificates, places};
-use crate::language::merge;
+use crate::language::{Scenario, merge};
 use crate::protocols;
 
 /// The number of the user and the group that daemons run as: `nobody`, so that all machines give the same result.
@@ -37,6 +39,34 @@ pub(crate) fn configuration(plan: &Plan, node: &PlannedNode) -> Result<String> {
     }
     table.insert("version".to_owned(), 1.into());
     Ok(toml::to_string(&table)?)
+}
+
+/// Fails with the mistakes in the configurations of the daemons of a scenario. `file` is its name in errors.
+pub(crate) fn check(file: &str, scenario: &Scenario) -> Result<()> {
+    let mistakes = mistakes(&Plan::new(scenario))?;
+    let lines: Vec<_> = mistakes.into_iter().map(|mistake| format!("{file}: {mistake}")).collect();
+    ensure!(lines.is_empty(), "{}", lines.join("\n"));
+    Ok(())
+}
+
+/// Returns the mistakes in the configurations of the daemons, each with the nodes that have it. No file is read for it.
+fn mistakes(plan: &Plan) -> Result<Vec<String>> {
+    let mut found: Vec<(String, Vec<&str>)> = Vec::new();
+    for node in plan.nodes.iter().filter(|node| node.daemon) {
+        let loaded = signalbox_config::parse(Path::new(&node.name), &configuration(plan, node)?);
+        let errors = loaded.findings.into_iter().filter(|finding| finding.level == Level::Error);
+        for Finding { key, message, .. } in errors {
+            let text = if key.is_empty() { message } else { format!("{key}: {message}") };
+            match found.iter_mut().find(|(known, _)| *known == text) {
+                Some((_, nodes)) => nodes.push(node.name.as_str()),
+                None => found.push((text, vec![node.name.as_str()])),
+            }
+        }
+    }
+    Ok(found
+        .into_iter()
+        .map(|(text, nodes)| format!("the configuration of {}: {text}", nodes.join(", ")))
+        .collect())
 }
 
 /// The networks of all links: every node of a lab is a neighbor that the others trust.
@@ -76,8 +106,6 @@ fn set(config: &mut toml::Table, path: &[&str], value: impl Into<toml::Value>) {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::language::{builtins, read};
 
@@ -99,12 +127,45 @@ mod tests {
     fn every_scenario_gives_its_daemons_sound_configurations() {
         for (name, text) in builtins() {
             let scenario = read(name, text).unwrap_or_else(|error| panic!("{error}"));
-            let plan = Plan::new(&scenario);
-            for node in plan.nodes.iter().filter(|node| node.daemon) {
-                let text = configuration(&plan, node).expect("a table");
-                let loaded = signalbox_config::parse(Path::new(name), &text);
-                assert!(loaded.config.is_some(), "{name}, {}: {:#?}\n{text}", node.name, loaded.findings);
+            let mistakes = mistakes(&Plan::new(&scenario)).expect("tables");
+            assert!(mistakes.is_empty(), "{name}: {mistakes:#?}");
+        }
+    }
+
+    /// Whoever names a protocol, and what it stands on, has to write nothing else; only a gateway cannot guess its sides.
+    #[test]
+    fn each_protocol_runs_with_its_defaults_alone() {
+        let found = |protocols: &str| {
+            let text = format!(
+                "version = 2\nname = \"x\"\ndescription = \"\"\n[nodes.a]\nprotocols = [{protocols}]\n"
+            );
+            let scenario = read("x.toml", &text).unwrap_or_else(|e| panic!("{e}"));
+            mistakes(&Plan::new(&scenario)).expect("tables")
+        };
+        for protocol in protocols::all().map(|protocol| protocol.name()) {
+            let alone = found(&format!("\"{protocol}\""));
+            match protocol {
+                "gist_nat" => assert!(alone[0].contains("gist_nat needs an inside"), "{alone:?}"),
+                "ping" | "qos" | "natfw" => {
+                    assert!(alone[0].contains(&format!("{protocol} needs gist")), "{alone:?}");
+                    let both = found(&format!("\"gist\", \"{protocol}\""));
+                    assert!(both.is_empty(), "{protocol}: {both:?}");
+                }
+                _ => assert!(alone.is_empty(), "{protocol}: {alone:?}"),
             }
         }
+    }
+
+    #[test]
+    fn what_a_daemon_would_refuse_is_a_mistake_of_the_scenario() {
+        let text = "version = 2\nname = \"x\"\ndescription = \"\"\n\
+                    [nodes.a]\nprotocols = [\"casp\"]\nconfig = { casp = { clients = [\"ping\"] } }\n\
+                    [nodes.b]\nprotocols = [\"casp\"]\nconfig = { casp = { clients = [\"ping\"] } }\n\
+                    [nodes.c]\nprotocols = [\"qos\"]\n[nodes.d]\ndaemon = false\n";
+        let scenario = read("x.toml", text).unwrap_or_else(|e| panic!("{e}"));
+        let found = mistakes(&Plan::new(&scenario)).expect("tables");
+        assert_eq!(found.len(), 2, "{found:#?}");
+        assert!(found[0].starts_with("the configuration of a, b: casp.clients: "), "{found:#?}");
+        assert!(found[1].contains("of c: node.protocols: qos needs gist"), "{found:#?}");
     }
 }

@@ -9,6 +9,7 @@ use toml::Spanned;
 use super::{CheckKeys, Wanted};
 use crate::language::expectation::ABSENT;
 use crate::language::kinds::{Key, key};
+use crate::language::together::in_order;
 use crate::language::{Mistake, Scope};
 
 #[derive(Debug, Deserialize)]
@@ -47,6 +48,7 @@ impl CheckKeys for Counter {
 
     fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake> {
         self.nodes.iter().try_for_each(|node| scope.daemon(node))?;
+        in_order(self.counter.span(), [("min", self.min), ("max", self.max)])?;
         scope.ids([&self.at].into_iter().chain(&self.since))
     }
 

@@ -6,6 +6,7 @@ use toml::Spanned;
 use super::CheckKeys;
 use crate::language::fields::Fields;
 use crate::language::kinds::{ANY, Key, key};
+use crate::language::steps::Step;
 use crate::language::{Element, Mistake, Scope, fields, kinds};
 
 #[derive(Debug, Deserialize)]
@@ -47,7 +48,14 @@ impl CheckKeys for Forwarding {
 
     fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake> {
         match (&self.flow, &self.node, &self.path, &self.protocol) {
-            (Some(flow), None, None, None) => scope.id_of(&["traffic"], flow),
+            (Some(flow), None, None, None) => {
+                scope.id_of(&["traffic"], flow)?;
+                if scope.is_step(flow, |step| matches!(step, Step::Traffic(keys) if keys.count.is_some())) {
+                    return Ok(());
+                }
+                let what = format!("`{}` has no `count` of datagrams", flow.as_ref());
+                Err(Mistake::new(flow.span(), what))
+            }
             (None, Some(node), Some(path), Some(protocol)) => {
                 scope.nodes(path.iter().chain([node]))?;
                 fields::validate_fields(protocol, &self.fields)

@@ -6,6 +6,9 @@ use toml::Spanned;
 
 use super::CheckKeys;
 use crate::language::kinds::{Key, key};
+use crate::language::steps::Step;
+use crate::language::steps::flood::Kind;
+use crate::language::together::alone;
 use crate::language::{Mistake, Scope};
 
 #[derive(Debug, Deserialize)]
@@ -61,13 +64,29 @@ impl CheckKeys for Load {
 
     fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake> {
         let wrong = "`load` needs `of`; or `of`, `base` and `max_times`; or `protocol`, `link`, `during`, `base_link` and `base`";
+        let cost = [
+            ("min_messages", self.min_messages.is_some()),
+            ("max_cpu_per_message", self.max_cpu_per_message.is_some()),
+            ("max_memory_kib", self.max_memory_kib.is_some()),
+        ];
+        let times = [("max_times", self.max_times.is_some())];
+        let fewer =
+            [("fewer_packets", self.fewer_packets.is_some()), ("fewer_octets", self.fewer_octets.is_some())];
         match (&self.of, &self.base, self.parts()) {
-            (Some(of), None, None) => scope.id_of(&["flood"], of),
-            (Some(of), Some(base), None) if self.max_times.is_some() => {
-                scope.id_of(&["flood"], of)?;
-                scope.id_of(&["flood"], base)
+            (Some(of), None, None) => {
+                alone(of.span(), "of", &times)?;
+                alone(of.span(), "of", &fewer)?;
+                flood(scope, of, Kind::Query)
             }
-            (None, Some(base), Some([_, link, during, base_link])) => {
+            (Some(of), Some(base), None) if self.max_times.is_some() => {
+                alone(base.span(), "base", &cost)?;
+                alone(base.span(), "base", &fewer)?;
+                flood(scope, of, Kind::Udp)?;
+                flood(scope, base, Kind::Udp)
+            }
+            (None, Some(base), Some([protocol, link, during, base_link])) => {
+                alone(protocol.span(), "protocol", &cost)?;
+                alone(protocol.span(), "protocol", &times)?;
                 scope.link(link)?;
                 scope.link(base_link)?;
                 scope.ids([during, base])
@@ -75,6 +94,19 @@ impl CheckKeys for Load {
             _ => Err(Mistake::new(0..0, wrong)),
         }
     }
+}
+
+/// Fails unless an earlier step with this `id` floods with such messages or packets.
+fn flood(scope: &Scope<'_>, id: &Spanned<String>, kind: Kind) -> Result<(), Mistake> {
+    scope.id_of(&["flood"], id)?;
+    if scope.is_step(id, |step| matches!(step, Step::Flood(keys) if keys.kind == kind)) {
+        return Ok(());
+    }
+    let what = match kind {
+        Kind::Query => "has no `type = \"query\"`: what packets cost is compared with `base` and `max_times`",
+        Kind::Udp => "has no `type = \"udp\"`: only the time of packets is compared",
+    };
+    Err(Mistake::new(id.span(), format!("`{}` {what}", id.as_ref())))
 }
 
 impl Load {

@@ -9,6 +9,7 @@ use super::CheckKeys;
 use crate::language::expectation::ABSENT;
 use crate::language::fields::Fields;
 use crate::language::kinds::{ANY, Key, key};
+use crate::language::together::in_order;
 use crate::language::{Element, Mistake, Scope, fields, kinds};
 
 #[derive(Debug, Deserialize)]
@@ -78,6 +79,13 @@ impl CheckKeys for Messages {
         if let Some(distinct) = &self.distinct {
             let fields = vec![(distinct.clone(), toml::Value::Boolean(true))];
             fields::validate_fields(&self.protocol, &fields)?;
+        }
+        in_order(self.protocol.span(), [("min", self.min), ("max", self.max)])?;
+        if self.same && self.distinct.is_none() {
+            return Err(Mistake::new(
+                self.protocol.span(),
+                "`same` compares the values of `distinct`: name its field",
+            ));
         }
         scope.ids(self.after.iter().chain(&self.before).chain(&self.during))?;
         match (&self.from, &self.to, &self.links) {

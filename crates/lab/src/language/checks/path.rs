@@ -5,6 +5,7 @@ use toml::Spanned;
 
 use super::CheckKeys;
 use crate::language::kinds::{Key, key};
+use crate::language::together::alone;
 use crate::language::{Mistake, Scope};
 
 #[derive(Debug, Deserialize)]
@@ -43,6 +44,9 @@ impl CheckKeys for Path {
     ];
 
     fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake> {
+        if self.replies.is_some() {
+            alone(0..0, "replies", &[("min_replies", self.min_replies.is_some())])?;
+        }
         self.ping.iter().try_for_each(|ping| scope.id_of(&["ping"], ping))?;
         scope.ids(self.after.iter().chain(&self.before).chain(&self.during))?;
         scope.nodes(self.path.iter().flatten())

@@ -6,6 +6,7 @@ use toml::Spanned;
 use super::CheckKeys;
 use crate::language::fields::Fields;
 use crate::language::kinds::{Key, key};
+use crate::language::together::in_order;
 use crate::language::{Mistake, Scope, fields};
 
 #[derive(Debug, Deserialize)]
@@ -89,6 +90,7 @@ impl CheckKeys for Sequence {
             fields::validate_fields(&self.protocol, fields).map_err(at)?;
         }
         scope.ids(self.after.iter().chain(&self.during))?;
+        in_order(self.per.span(), [("min", self.min), ("max", self.max)])?;
         if self.within.is_some() && self.after.is_none() {
             return Err(Mistake::new(
                 self.per.span(),

@@ -6,6 +6,8 @@ use toml::Spanned;
 
 use super::CheckKeys;
 use crate::language::kinds::{Key, key};
+use crate::language::steps::Step;
+use crate::language::together::{alone, in_order};
 use crate::language::{Mistake, Scope, fields};
 
 #[derive(Debug, Deserialize)]
@@ -45,16 +47,45 @@ impl CheckKeys for Traffic {
         match (&self.flow, &self.links, &self.during) {
             (Some(flow), None, Some(during)) => {
                 scope.id_of(&["traffic"], flow)?;
+                if !scope.is_step(flow, |step| matches!(step, Step::Traffic(keys) if keys.rate.is_some())) {
+                    let what = format!("`{}` has no `rate`, so that it is no flow", flow.as_ref());
+                    return Err(Mistake::new(flow.span(), what));
+                }
                 scope.ids([during].into_iter().chain(&self.after))
             }
-            (None, Some(links), None) => fields::validate_links(scope, links),
+            (None, Some(links), None) => {
+                alone(links.span(), "links", &[("after", self.after.is_some())])?;
+                alone(links.span(), "links", &self.of_flows())?;
+                fields::validate_links(scope, links)
+            }
             _ => Err(Mistake::new(0..0, "`traffic` needs `flow` and `during`, or `links`")),
         }?;
         match (&self.max_gap, &self.after) {
             (Some(_), None) => {
                 Err(Mistake::new(0..0, "`max_gap` needs `after`, the step that interrupts the flow"))
             }
-            _ => Ok(()),
+            (Some(_), Some(after)) => {
+                let [_, others @ ..] = self.of_flows();
+                alone(after.span(), "max_gap", &others)?;
+                let loss = [("min_loss", self.min_loss.is_some()), ("max_loss", self.max_loss.is_some())];
+                alone(after.span(), "max_gap", &loss)
+            }
+            (None, _) => {
+                in_order(0..0, [("min_loss", self.min_loss), ("max_loss", self.max_loss)])?;
+                in_order(0..0, [("min_goodput", self.min_goodput), ("max_goodput", self.max_goodput)])
+            }
         }
+    }
+}
+
+impl Traffic {
+    /// The bounds that are about flows only, with whether they are given.
+    const fn of_flows(&self) -> [(&'static str, bool); 4] {
+        [
+            ("max_gap", self.max_gap.is_some()),
+            ("min_goodput", self.min_goodput.is_some()),
+            ("max_goodput", self.max_goodput.is_some()),
+            ("max_delay", self.max_delay.is_some()),
+        ]
     }
 }

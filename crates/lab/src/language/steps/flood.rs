@@ -6,6 +6,7 @@ use toml::Spanned;
 
 use super::StepKeys;
 use crate::language::kinds::{Key, key};
+use crate::language::together::alone;
 use crate::language::{Family, Mistake, Prefix, Scope};
 
 /// One thread cannot send more a second, nor a capture keep more messages.
@@ -70,6 +71,7 @@ impl StepKeys for Flood {
         }
         match (self.kind, &self.via, &self.sources, &self.span, self.port) {
             (Kind::Query, Some(via), Some(sources), Some(_), None) => {
+                alone(self.from.span(), "type = \"query\"", &[("flows", !self.flows.span().is_empty())])?;
                 scope.daemon(via)?;
                 scope.neighbours(&self.from, via)?;
                 if sources.as_ref().address.is_ipv4() && scope.scenario.family == Family::Ipv4 {
@@ -77,7 +79,10 @@ impl StepKeys for Flood {
                 }
                 Err(Mistake::new(sources.span(), "a flood of Queries is IPv4"))
             }
-            (Kind::Udp, None, None, None, Some(port)) => scope.ports(port, &self.flows),
+            (Kind::Udp, None, None, None, Some(port)) => {
+                alone(self.from.span(), "type = \"udp\"", &[("background", self.background)])?;
+                scope.ports(port, &self.flows)
+            }
             (Kind::Query, ..) => {
                 Err(Mistake::new(self.from.span(), "a flood of Queries needs `via`, `sources` and `for`"))
             }

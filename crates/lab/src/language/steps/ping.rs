@@ -8,6 +8,7 @@ use toml::Spanned;
 use super::StepKeys;
 use crate::language::kinds::{Key, key};
 use crate::language::{Mistake, Scope};
+use crate::protocols;
 
 /// Each session is a process.
 const SESSIONS_MAX: u32 = 1_000;
@@ -100,8 +101,18 @@ impl StepKeys for Ping {
     ];
 
     fn validate(&self, scope: &Scope<'_>, _id: Option<&Spanned<String>>) -> Result<(), Mistake> {
-        scope.daemon(&self.from)?;
+        let name = if self.signaling == Signaling::Casp { "casp" } else { "ping" };
+        match protocols::all().find(|protocol| protocol.name() == name) {
+            Some(protocol) if !self.fails => scope.runs(protocol, &self.from)?,
+            _ => scope.daemon(&self.from)?,
+        }
         scope.node(&self.to)?;
+        // The last probe leaves after all pauses between them.
+        let last = self.interval.0.saturating_mul(self.count.saturating_sub(1)).saturating_add(self.spread.0);
+        if last > self.within.0 && !self.background && !self.fails {
+            let what = format!("its probes take {}, more than `within` ({})", Span(last), self.within);
+            return Err(Mistake::new(self.from.span(), what));
+        }
         if *self.size.as_ref() > SIZE_MAX || !self.size.as_ref().is_multiple_of(4) {
             let what = format!("`size` is a multiple of 4 between 0 and {SIZE_MAX}");
             return Err(Mistake::new(self.size.span(), what));

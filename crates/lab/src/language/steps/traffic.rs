@@ -6,6 +6,7 @@ use toml::Spanned;
 
 use super::StepKeys;
 use crate::language::kinds::{Key, key};
+use crate::language::together::alone;
 use crate::language::{Mistake, Scope};
 
 /// IP and UDP headers.
@@ -53,6 +54,16 @@ impl StepKeys for Traffic {
         if (self.rate.is_some() && self.port.is_some()) == self.count.is_some() {
             let what = "`traffic` needs `port` and `rate`, or `count`; like `port = 5004, rate = \"2mbit\"`";
             return Err(Mistake::new(self.from.span(), what));
+        }
+        if self.count.is_some() {
+            let of_flows = [
+                ("port", self.port.is_some()),
+                ("rate", self.rate.is_some()),
+                ("source_port", self.source_port.is_some()),
+                // The default has no place in the file.
+                ("size", !self.size.span().is_empty()),
+            ];
+            alone(self.from.span(), "count", &of_flows)?;
         }
         if (LEAST_SIZE..=PACKET_MAX).contains(self.size.as_ref()) {
             return Ok(());
