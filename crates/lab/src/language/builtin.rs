@@ -1,4 +1,10 @@
-//! The scenarios that come with the program. `build.rs` builds in every file of `scenarios/`.
+//! The scenarios that come with the program, and the programs that they run. `build.rs` builds in every file of `scenarios/`.
+
+/// What stands in a command for the directory of the programs that come with the lab.
+pub(crate) const PROGRAMS: &str = "{lab_programs}";
+
+/// Path and text of each program.
+const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/programs.rs"));
 
 const BUILTINS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/scenarios.rs"));
 
@@ -12,9 +18,37 @@ pub(crate) fn builtin(name: &str) -> Option<&'static str> {
     builtins().find(|(known, _)| *known == name).map(|(_, text)| text)
 }
 
+/// Returns path and text of each program that comes with the lab. The path is relative to their directory.
+pub(crate) fn programs() -> impl Iterator<Item = (&'static str, &'static str)> {
+    FILES.iter().copied()
+}
+
+/// Returns the first path in a command, behind [`PROGRAMS`], at which there is no program.
+pub(crate) fn missing_program(word: &str) -> Option<&str> {
+    let ends = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_'));
+    let named = word.split(PROGRAMS).skip(1).filter_map(|rest| rest.strip_prefix('/'));
+    let mut paths = named.map(|rest| rest.split(ends).next().unwrap_or_default());
+    paths.find(|path| programs().all(|(known, _)| known != *path))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_programs_of_built_in_scenarios_come_with_the_lab() {
+        for (name, text) in builtins() {
+            assert_eq!(missing_program(text), None, "{name}");
+            for place in ["scenarios/", "examples/"] {
+                let outside = text.lines().find(|line| {
+                    !line.starts_with('#') && !line.starts_with("description") && line.contains(place)
+                });
+                assert_eq!(outside, None, "{name} needs the source tree");
+            }
+        }
+        assert_eq!(missing_program("x {lab_programs}/attack.py 1; {lab_programs}/no.py"), Some("no.py"));
+        assert!(programs().any(|(path, _)| path == "pathping/signalbox/v1/types_pb2.py"));
+    }
     use crate::language::read;
 
     /// Descriptions are printed in one line each.

@@ -28,7 +28,7 @@ use crate::protocols;
 use checks::Check;
 use steps::Step;
 
-pub(crate) use builtin::{builtin, builtins};
+pub(crate) use builtin::{PROGRAMS, builtin, builtins, missing_program, programs};
 pub(crate) use load::{Element, Mistake, find, read, rest};
 pub(crate) use merge::merge;
 pub(crate) use scope::{START, Scope};

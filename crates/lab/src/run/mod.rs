@@ -14,6 +14,7 @@ pub(crate) mod lab;
 pub(crate) mod net;
 pub(crate) mod observe;
 mod packets;
+mod programs;
 mod queues;
 pub(crate) mod requires;
 mod routing;

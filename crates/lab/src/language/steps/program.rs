@@ -6,7 +6,7 @@ use toml::Spanned;
 
 use super::StepKeys;
 use crate::language::kinds::{Key, key};
-use crate::language::{Mistake, Scope};
+use crate::language::{Mistake, Scope, missing_program, programs};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,7 +34,7 @@ impl StepKeys for RunProgram {
             "command",
             "list of texts",
             "the program and its arguments; {NODE} is replaced by that node's address, {signalbox} by the path of the \
-             command; $SIGNALBOX_SOCKET is the socket of the node's daemon",
+             command, {lab_programs} by the directory of the programs that come with the lab; $SIGNALBOX_SOCKET is the socket of the node's daemon",
         ),
         key("until", "line", "the next step begins when it prints a line like this (as in `wait`); without `until`, when it has ended")
             .optional(),
@@ -46,6 +46,13 @@ impl StepKeys for RunProgram {
         scope.node(&self.node)?;
         if self.command.as_ref().is_empty() {
             return Err(Mistake::new(self.command.span(), "`command` names a program and its arguments"));
+        }
+        if let Some(path) = self.command.as_ref().iter().find_map(|word| missing_program(word)) {
+            let known: Vec<_> =
+                programs().map(|(known, _)| known).filter(|known| known.matches('/').count() < 2).collect();
+            let what =
+                format!("no program `{path}` comes with the lab, expected one of {}", known.join(", "));
+            return Err(Mistake::new(self.command.span(), what));
         }
         Ok(())
     }

@@ -13,11 +13,12 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use super::Act;
+use crate::language::PROGRAMS;
 use crate::language::steps::program::RunProgram;
 use crate::plan::places;
 use crate::plan::subset::is_line;
 use crate::run::evidence::Evidence;
-use crate::run::{Run, command, kernel, now, wait};
+use crate::run::{Run, command, kernel, now, programs, wait};
 
 /// A program has this long to end when asked to.
 pub(crate) const END: Duration = Duration::from_secs(15);
@@ -73,7 +74,9 @@ impl Act for RunProgram {
         let node = run.node(self.node.as_ref())?;
         let signalbox = command::place()?.display().to_string();
         let words = self.command.as_ref().iter().map(|word| plan.with_addresses(word));
-        let mut words = words.map(|word| word.replace("{signalbox}", &signalbox));
+        let programs = programs::directory(&plan.name, self.command.as_ref())?;
+        let words = words.map(|word| word.replace("{signalbox}", &signalbox));
+        let mut words = words.map(|word| word.replace(PROGRAMS, &programs));
         let mut command = Command::new(words.next().context("a command has at least one word")?);
         command.args(words).env("SIGNALBOX_SOCKET", places::socket(&plan.name, &plan.nodes[node].name));
         let record = ProgramRun { id: Some(id.to_owned()), node, started: now()?, ..ProgramRun::default() };
