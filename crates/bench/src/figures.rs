@@ -81,13 +81,15 @@ impl Row {
         })
     }
 
-    /// Returns the medians and the spread under the names of the columns.
+    /// Returns the medians, the spread and the figures of all runs under the names of the columns.
     pub(super) fn json(&self, columns: &[Column]) -> Map<String, Value> {
         let keys = || columns.iter().map(|column| column.key.to_owned());
         let medians = self.medians().into_iter().map(|figure| json!(rounded(figure)));
         let spread = self.spread().map(|(least, most)| json!([rounded(least), rounded(most)]));
         let mut object: Map<String, Value> = keys().zip(medians).collect();
         object.insert("spread".to_owned(), Value::Object(keys().zip(spread).collect()));
+        let all = self.figures.iter().map(|all| all.iter().map(|one| json!(rounded(*one))).collect());
+        object.insert("all".to_owned(), Value::Object(keys().zip(all).collect()));
         object
     }
 }
@@ -147,6 +149,7 @@ mod tests {
         assert_eq!(node.median(COLUMNS, "octets").to_bits(), 8.0_f64.to_bits());
         assert!(bare.median(COLUMNS, "octets").is_nan());
         assert_eq!(node.json(COLUMNS)["spread"]["rate"], json!([100.0, 300.0]));
+        assert_eq!(node.json(COLUMNS)["all"]["rate"], json!([300.0, 100.0, 200.0]));
         assert_eq!(bare.json(COLUMNS)["octets"], Value::Null);
     }
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Command, Subcommand as _};
 use serde_json::{Value, json};
+use signalbox_lab::object;
 
 use super::{BenchCommand, print};
 
@@ -25,7 +26,7 @@ pub(super) fn run(args: &ListArgs) -> Result<ExitCode> {
     if args.json {
         let list: Vec<Value> =
             all.iter().map(|(name, about)| json!({"name": name, "about": about})).collect();
-        print(&json!({"benchmarks": list}).to_string());
+        print(&object::line("bench_list", &json!({"benchmarks": list}))?);
     } else {
         let width = all.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
         let lines: Vec<_> = all.iter().map(|(name, about)| format!("{name:width$}  {about}")).collect();

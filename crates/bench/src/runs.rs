@@ -1,21 +1,25 @@
 //! The common part of benchmarks of an engine in memory: runs with several numbers of sessions, the table or JSON of
 //! the figures, and the goals.
 
-use std::fmt::Write as _;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::{Value, json};
 use signalbox_core::rng::Random;
+use signalbox_lab::machine::Watch;
 
+use super::Goal;
 use super::figures::{Column, Row, table};
-use super::{Goal, machine, print};
+use super::judged::Judged;
 
 /// The most virtual time in which all sessions get one message each. It is below every time after which a protocol
 /// refreshes or removes state, however many sessions there are.
 const ONE_MESSAGE_EACH: Duration = Duration::from_secs(10);
+
+/// With fewer sessions, memory that the allocator had left counts for more than theirs.
+pub(super) const MEASURABLE: u32 = 10_000;
 
 /// Returns the virtual time between two batches of `batch` messages with `sessions` sessions: at most `most`.
 pub(super) fn batch_time(sessions: u32, batch: u32, most: Duration) -> Duration {
@@ -89,7 +93,7 @@ struct Run {
 impl Bench<'_> {
     /// Measures with each number of sessions and prints the result.
     pub(super) fn run(&self, sessions: &[u32], measure: impl Fn(u32) -> Result<Vec<f64>>) -> Result<()> {
-        let watch = machine::Watch::start();
+        let watch = Watch::start();
         let runs = match sessions {
             [sessions] if self.repeats.runs == 1 => {
                 let mut row = Row::new(sessions.to_string());
@@ -99,23 +103,29 @@ impl Bench<'_> {
             // A process of its own for each number: memory given back by one run would hide what the next takes.
             many => many.iter().map(|sessions| self.repeated(*sessions)).collect::<Result<_>>()?,
         };
-        let goals = self.goals(&runs);
-        if self.repeats.json {
-            let mut report = json!({
-                "bench": self.name,
-                "machine": watch.describe(),
-                "repeated": self.repeats.runs,
-                "runs": runs.iter().map(|run| self.to_json(run)).collect::<Vec<_>>(),
-                "goals": goals.iter().map(Goal::json).collect::<Vec<_>>(),
-            });
-            for (name, value) in self.options {
-                report[*name] = json!(value);
-            }
-            print(&report.to_string());
-        } else {
-            print(&self.text(&watch, &runs, &goals)?);
+        let mut figures = json!({
+            "repeated": self.repeats.runs,
+            "runs": runs.iter().map(|run| self.to_json(run)).collect::<Vec<_>>(),
+        });
+        for (name, value) in self.options {
+            figures[*name] = json!(value);
         }
-        Ok(())
+        let judged = Judged::new(self.name, &watch, self.goals(&runs), self.faults(&runs));
+        judged.print(self.repeats.json, &figures, &self.text(&runs)?)
+    }
+
+    /// Figures that cannot be: a message without time, or a session without memory.
+    fn faults(&self, runs: &[Run]) -> Vec<String> {
+        let mut faults = Vec::new();
+        for run in runs.iter().filter(|run| run.sessions >= MEASURABLE) {
+            for limit in self.limits.iter().filter(|limit| !limit.growth) {
+                let figure = run.row.median(self.columns, limit.key);
+                if figure <= 0.0 {
+                    faults.push(format!("{}: {figure:.1} with {} sessions", limit.name, run.sessions));
+                }
+            }
+        }
+        faults
     }
 
     fn repeated(&self, sessions: u32) -> Result<Run> {
@@ -139,12 +149,10 @@ impl Bench<'_> {
             command.args([format!("--{name}"), value.to_string()]);
         }
         let output = command.output().context("cannot start the own program again")?;
-        ensure!(
-            output.status.success(),
-            "{sessions} sessions: {}",
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
-        let report: Value = serde_json::from_slice(&output.stdout).context("the run printed no JSON")?;
+        // What one run measured is judged with that of the others, even if it cannot be.
+        let report: Option<Value> = serde_json::from_slice(&output.stdout).ok();
+        let said = || format!("{sessions} sessions: {}", String::from_utf8_lossy(&output.stderr).trim());
+        let report = report.with_context(said)?;
         let run = &report["runs"][0];
         let figures = self.columns.iter().map(|column| run[column.key].as_f64());
         figures.collect::<Option<_>>().context("the run printed no result")
@@ -170,16 +178,10 @@ impl Bench<'_> {
             .collect()
     }
 
-    fn text(&self, watch: &machine::Watch, runs: &[Run], goals: &[Goal]) -> Result<String> {
-        let mut text =
-            format!("{}\nmedians of {} runs, least and most below\n\n", watch.line(), self.repeats.runs);
+    fn text(&self, runs: &[Run]) -> Result<String> {
         let rows: Vec<_> = runs.iter().map(|run| run.row.clone()).collect();
-        text.push_str(&table("sessions", self.columns, &rows)?);
-        text.push('\n');
-        for goal in goals {
-            write!(text, "\n{goal}")?;
-        }
-        Ok(text)
+        let table = table("sessions", self.columns, &rows)?;
+        Ok(format!("medians of {} runs, least and most below\n\n{table}", self.repeats.runs))
     }
 }
 

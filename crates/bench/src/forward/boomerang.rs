@@ -18,9 +18,11 @@ use signalbox_boomerang::wire::{
 };
 use signalbox_core::metrics::Subsystem;
 use signalbox_core::{AlertRule, EntryRequest, Intercept};
+use signalbox_lab::machine::Watch;
 use signalbox_linux::{Io, IoConfig};
 
-use super::super::{Goal, machine, print, rounded};
+use super::super::judged::{Judged, faster};
+use super::super::{Goal, rounded};
 use super::site::{self, Daemon, SINK, SOURCE, Site};
 use super::tun;
 use super::{Lane, SOURCE_PROCESSOR, Step, beside, pass_on, settle, table};
@@ -62,7 +64,7 @@ pub struct BoomerangForwardArgs {
 }
 
 pub(in super::super) fn run(args: &BoomerangForwardArgs) -> Result<()> {
-    let watch = machine::Watch::start();
+    let watch = Watch::start();
     let site = Site::build()?;
     site.silence()?;
     let messages = messages(args.flows);
@@ -76,30 +78,22 @@ pub(in super::super) fn run(args: &BoomerangForwardArgs) -> Result<()> {
     let tun = tun.map(|steps| Lane { name: "TUN", steps });
     let size = messages.first().map_or(0, Vec::len);
     let ratio = node.best() / bare.best().max(1.0);
-    let goals = [
+    let goals = vec![
         Goal::at_least("messages per second without loss", "over 200000", RATE_GOAL, node.lossless()),
         Goal::at_least("node against bare forwarder", "at least 0.6", RATIO_GOAL, ratio),
     ];
-    if args.json {
-        let report = json!({
-            "bench": "boomerang-forward",
-            "machine": watch.describe(),
-            "flows": args.flows,
-            "message_octets": size,
-            "node": node.json(),
-            "bare": bare.json(),
-            "tun": tun.as_ref().map(Lane::json),
-            "ratio": rounded(ratio),
-            "goals": goals.iter().map(Goal::json).collect::<Vec<_>>(),
-        });
-        print(&report.to_string());
-    } else {
-        print(&watch.line());
-        let [first, second] = goals;
-        let lanes: Vec<Lane> = [node, bare].into_iter().chain(tun).collect();
-        print(&format!("{}\n{second}", table(size, &lanes, &first)?));
-    }
-    Ok(())
+    let faults = faster("node", node.best(), bare.best()).into_iter().collect();
+    let figures = json!({
+        "flows": args.flows,
+        "message_octets": size,
+        "node": node.json(),
+        "bare": bare.json(),
+        "tun": tun.as_ref().map(Lane::json),
+        "ratio": rounded(ratio),
+    });
+    let lanes: Vec<Lane> = [node, bare].into_iter().chain(tun).collect();
+    let text = table(size, &lanes)?;
+    Judged::new("boomerang-forward", &watch, goals, faults).print(args.json, &figures, &text)
 }
 
 /// A request for each flow, from the ICMP header on.

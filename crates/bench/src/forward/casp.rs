@@ -9,10 +9,12 @@ use serde_json::json;
 use signalbox_casp::wire::ping::{Ping, PingType};
 use signalbox_casp::wire::{Body, ClientType, FlowId, Signaling, framed};
 use signalbox_core::SessionId;
+use signalbox_lab::machine::Watch;
 use signalbox_linux::process::Usage;
 
 use super::super::figures::{Column, Row, table};
-use super::super::{machine, print, rounded};
+use super::super::judged::{Judged, faster};
+use super::super::rounded;
 use super::gist::recorded;
 use super::on_source;
 use super::site::{Daemon, MIDDLE_UP, SINK, SOURCE, Site};
@@ -74,7 +76,7 @@ enum To {
 }
 
 pub(in super::super) fn run(args: &CaspForwardArgs) -> Result<()> {
-    let watch = machine::Watch::start();
+    let watch = Watch::start();
     let site = Site::build()?;
     let names = ["CASP, Pings", "CASP, passed on", "GIST, Pings"];
     let mut rows = names.map(|name| [Row::new(name), Row::new(format!("{name}, bare relay"))]);
@@ -91,29 +93,27 @@ pub(in super::super) fn run(args: &CaspForwardArgs) -> Result<()> {
     }
     let rate = |row: &[Row; 2]| row[0].median(COLUMNS, RATE);
     let ratio = rate(&rows[0]) / rate(&rows[2]);
+    let faster =
+        |[node, bare]: &[Row; 2]| faster(&node.name, node.median(COLUMNS, RATE), bare.median(COLUMNS, RATE));
+    let faults = rows.iter().filter_map(faster).collect();
     let rows = rows.as_flattened();
-    if args.json {
-        let mut report = json!({
-            "bench": "casp-forward",
-            "machine": watch.describe(),
-            "repeated": args.runs,
-            "sessions": args.sessions,
-            "casp_against_gist": rounded(ratio),
-        });
-        for row in rows {
-            report["lanes"][&row.name] = row.json(COLUMNS).into();
-        }
-        print(&report.to_string());
-    } else {
-        print(&watch.line());
-        print(&format!(
-            "messages over TCP in one direction, {} sessions of CASP; medians of {} runs; octets are those that the source sends\n",
-            args.sessions, args.runs
-        ));
-        print(&table("", COLUMNS, rows)?);
-        print(&format!("\nPings of CASP against those of GIST: {ratio:.2}"));
+    let mut figures = json!({
+        "repeated": args.runs,
+        "sessions": args.sessions,
+        "casp_against_gist": rounded(ratio),
+    });
+    for row in rows {
+        figures["lanes"][&row.name] = row.json(COLUMNS).into();
     }
-    Ok(())
+    let about = format!(
+        "messages over TCP in one direction, {} sessions of CASP; medians of {} runs; octets are those that the source sends",
+        args.sessions, args.runs
+    );
+    let text = format!(
+        "{about}\n\n{}\n\nPings of CASP against those of GIST: {ratio:.2}",
+        table("", COLUMNS, rows)?
+    );
+    Judged::new("casp-forward", &watch, Vec::new(), faults).print(args.json, &figures, &text)
 }
 
 /// Measures the relay with the same messages. Adds a run of both to the rows: `figures` are messages per second, microseconds

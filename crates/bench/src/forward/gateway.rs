@@ -11,12 +11,14 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::{Map, json};
 use signalbox_core::SessionId;
+use signalbox_lab::machine::Watch;
 use signalbox_linux::{Io, IoConfig};
 use signalbox_node::gist_nat::{Config, Gateway};
 
+use super::super::Goal;
 use super::super::figures::{Column, Row, table};
 use super::super::gateway::messages;
-use super::super::{Goal, machine, print};
+use super::super::judged::Judged;
 use super::site::{Daemon, MIDDLE_UP, PORT, SINK, SOURCE, Site};
 use super::{beside, on_source, pass_on, quantiles};
 
@@ -111,7 +113,7 @@ impl Middle {
 }
 
 pub(in super::super) fn run(args: &GatewayForwardArgs) -> Result<()> {
-    let watch = machine::Watch::start();
+    let watch = Watch::start();
     let site = Site::build()?;
     let name = |middle: Middle, gap| Row::new(format!("{}, {gap}", middle.name()));
     let mut rows = GAPS.map(|(_, gap)| Middle::ALL.map(|middle| name(middle, gap)));
@@ -124,27 +126,16 @@ pub(in super::super) fn run(args: &GatewayForwardArgs) -> Result<()> {
         }
     }
     let goals: Vec<Goal> = rows.iter().flat_map(goals).collect();
+    // What the gateway takes beyond the kernel's way cannot be nothing.
+    let early = goals.iter().filter(|goal| goal.measured <= 0.0);
+    let faults = early.map(|goal| format!("{}: {:.1} µs beyond the kernel's way", goal.name, goal.measured));
+    let faults = faults.collect();
     let rows = rows.as_flattened();
-    if args.json {
-        let lanes: Map<_, _> = rows.iter().map(|row| (row.name.clone(), row.json(COLUMNS).into())).collect();
-        let report = json!({
-            "bench": "gateway-forward",
-            "machine": watch.describe(),
-            "repeated": args.runs,
-            "flows": args.timed,
-            "lanes": lanes,
-            "goals": goals.iter().map(Goal::json).collect::<Vec<_>>(),
-        });
-        print(&report.to_string());
-        return Ok(());
-    }
-    print(&watch.line());
-    print(&format!("\n{} new flows for each gap, one message at a time; µs\n", args.timed));
-    print(&table("", COLUMNS, rows)?);
-    for goal in goals {
-        print(&goal.to_string());
-    }
-    Ok(())
+    let lanes: Map<_, _> = rows.iter().map(|row| (row.name.clone(), row.json(COLUMNS).into())).collect();
+    let figures = json!({"repeated": args.runs, "flows": args.timed, "lanes": lanes});
+    let about = format!("{} new flows for each gap, one message at a time; µs", args.timed);
+    let text = format!("{about}\n\n{}", table("", COLUMNS, rows)?);
+    Judged::new("gateway-forward", &watch, goals, faults).print(args.json, &figures, &text)
 }
 
 /// The goals at one gap: without and with busy polling.

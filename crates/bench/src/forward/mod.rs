@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use signalbox_core::packet::Transmit;
 use signalbox_linux::{Batch, Io};
 
-use super::{Goal, rounded};
+use super::rounded;
 
 /// The source and this program on one processor, what is measured on the other.
 const SOURCE_PROCESSOR: usize = 0;
@@ -205,7 +205,7 @@ fn steps_table(lanes: &[Lane]) -> Result<String> {
     Ok(text)
 }
 
-fn table(size: usize, lanes: &[Lane], goal: &Goal) -> Result<String> {
+fn table(size: usize, lanes: &[Lane]) -> Result<String> {
     let mut text = format!("messages of {size} octets, one processor for what is measured\n\n");
     text.push_str(&steps_table(lanes)?);
     for lane in lanes {
@@ -217,6 +217,5 @@ fn table(size: usize, lanes: &[Lane], goal: &Goal) -> Result<String> {
             lane.lossless()
         )?;
     }
-    write!(text, "\n{goal}")?;
     Ok(text)
 }

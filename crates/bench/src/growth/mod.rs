@@ -7,17 +7,17 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::{Value, json};
+use signalbox_lab::machine::Watch;
 
-use super::{machine, print, rounded, rsvp};
+use super::judged::{Judged, nothing};
+use super::runs::MEASURABLE;
+use super::{rounded, rsvp};
 
 /// The numbers of sessions below the limit.
 const SIZES: [u32; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
-
-/// With fewer sessions, memory that the allocator had left counts for more than theirs.
-const MEASURABLE: u32 = 10_000;
 
 /// A benchmark of an engine, and the figures of it that are followed.
 struct Engine {
@@ -154,27 +154,25 @@ impl Line {
 
 pub(super) fn run(args: &GrowthArgs) -> Result<ExitCode> {
     let engines = chosen(&args.only)?;
-    let watch = machine::Watch::start();
+    let watch = Watch::start();
     let all = engines.into_iter().map(|engine| measure(engine, args)).collect::<Result<Vec<_>>>()?;
+    let figures = json!({
+        "repeated": args.runs,
+        "engines": all.iter().map(Growth::json).collect::<Vec<_>>(),
+    });
+    let faults = all.iter().flat_map(Growth::faults).collect();
+    let text = table(args.runs, &all)?;
+    let judged = Judged::new("growth", &watch, Vec::new(), faults).print(args.json, &figures, &text);
+    // A place that cannot be written costs no figure.
     if let Some(directory) = &args.plots {
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+        let machine = watch.machine().to_string();
         for growth in &all {
             let file = directory.join(format!("growth-{}.svg", growth.engine.name));
-            fs::write(&file, plot::svg(growth, &watch.line())).with_context(|| file.display().to_string())?;
+            fs::write(&file, plot::svg(growth, &machine)).with_context(|| file.display().to_string())?;
         }
     }
-    if args.json {
-        let report = json!({
-            "bench": "growth",
-            "machine": watch.describe(),
-            "repeated": args.runs,
-            "engines": all.iter().map(Growth::json).collect::<Vec<_>>(),
-        });
-        print(&report.to_string());
-    } else {
-        print(&table(&watch.line(), args.runs, &all)?);
-    }
-    Ok(ExitCode::SUCCESS)
+    judged.map(|()| ExitCode::SUCCESS)
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Engine>> {
@@ -200,9 +198,10 @@ fn measure(engine: &'static Engine, args: &GrowthArgs) -> Result<Growth> {
     command.args(["bench", "engine", engine.name, "--json", "--sessions", &list.join(",")]);
     command.args(["--runs", &args.runs.to_string()]);
     let output = command.output().context("cannot start the own program again")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{}: {}", engine.name, said.trim());
-    let report: Value = serde_json::from_slice(&output.stdout).context("the run printed no JSON")?;
+    // What cannot be is judged here.
+    let report: Option<Value> = serde_json::from_slice(&output.stdout).ok();
+    let said = || format!("{}: {}", engine.name, String::from_utf8_lossy(&output.stderr).trim());
+    let report = report.with_context(said)?;
     let runs = report["runs"].as_array().context("the run printed no result")?;
     let figure = |key: &str| {
         let figures = runs.iter().map(|run| run[key].as_f64());
@@ -217,6 +216,15 @@ impl Growth {
     fn messages(&self) -> impl Iterator<Item = (&'static str, &[f64], Line)> {
         let names = self.engine.times.iter().map(|(name, _)| *name);
         names.zip(&self.times).map(|(name, times)| (name, &times[..], Line::through(&self.sizes, times)))
+    }
+
+    /// Figures that cannot be.
+    fn faults(&self) -> Vec<String> {
+        let name = self.engine.name;
+        let measurable = self.sizes.iter().zip(&self.octets).filter(|(size, _)| **size >= MEASURABLE);
+        let octets = measurable.filter_map(|(size, octets)| nothing(&format!("{name} with {size}"), *octets));
+        let times = self.times.iter().flatten().filter(|time| **time <= 0.0);
+        octets.chain(times.map(|time| format!("{name}: a message took {time} ns"))).collect()
     }
 
     fn json(&self) -> Value {
@@ -242,8 +250,8 @@ impl Growth {
     }
 }
 
-fn table(machine: &str, runs: u32, all: &[Growth]) -> Result<String> {
-    let mut text = format!("{machine}\nmedians of {runs} runs; t = tau + alpha n\n");
+fn table(runs: u32, all: &[Growth]) -> Result<String> {
+    let mut text = format!("medians of {runs} runs; t = tau + alpha n\n");
     for growth in all {
         write!(text, "\n{:<10} {:<16}", growth.engine.name, "sessions")?;
         for size in &growth.sizes {

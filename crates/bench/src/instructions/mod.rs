@@ -12,9 +12,11 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::{Value, json};
+use signalbox_lab::machine::Watch;
 use signalbox_linux::netns;
 
-use super::{machine, print, rounded};
+use super::judged::Judged;
+use super::rounded;
 use callgrind::Counted;
 use record::{Record, Verdict};
 use workload::{WORKLOADS, Workload};
@@ -60,7 +62,7 @@ struct Row {
 pub(super) fn run(args: &InstructionsArgs) -> Result<ExitCode> {
     let workloads = chosen(&args.only)?;
     let known = args.compare.as_deref().or(args.record.as_deref()).map(Record::read).transpose()?;
-    let watch = machine::Watch::start();
+    let watch = Watch::start();
     let mut rows = Vec::new();
     let mut left_out = Vec::new();
     for workload in workloads {
@@ -75,21 +77,15 @@ pub(super) fn run(args: &InstructionsArgs) -> Result<ExitCode> {
             Row { workload, counted, verdict }
         }));
     }
+    let figures = json!({
+        "compiler": record::COMPILER,
+        "parts": rows.iter().map(Row::json).collect::<Vec<_>>(),
+        "left_out": left_out,
+    });
+    Judged::counted("instructions", &watch).print(args.json, &figures, &table(&rows, &left_out)?)?;
     if let (Some(path), Some(known)) = (&args.record, known) {
         let counted = rows.iter().map(|row| (row.workload, &row.counted));
         known.replaced(counted).write(path)?;
-    }
-    if args.json {
-        let report = json!({
-            "bench": "instructions",
-            "machine": watch.describe(),
-            "compiler": record::COMPILER,
-            "parts": rows.iter().map(Row::json).collect::<Vec<_>>(),
-            "left_out": left_out,
-        });
-        print(&report.to_string());
-    } else {
-        print(&table(&rows, &left_out)?);
     }
     let more = rows.iter().any(|row| row.verdict.is_some_and(Verdict::is_failure));
     Ok(if more { ExitCode::FAILURE } else { ExitCode::SUCCESS })

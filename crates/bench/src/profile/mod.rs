@@ -10,9 +10,11 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::{Value, json};
+use signalbox_lab::machine::Watch;
 
 use super::instructions::callgrind::{self, Files};
-use super::{machine, print, rounded};
+use super::judged::Judged;
+use super::rounded;
 use costs::Costs;
 use routine::Routine;
 
@@ -62,29 +64,21 @@ struct Part {
 }
 
 pub(super) fn run(args: &ProfileArgs) -> Result<ExitCode> {
-    let watch = machine::Watch::start();
+    let watch = Watch::start();
     let mut parts = Vec::new();
     for words in chosen(&args.only)? {
         parts.extend(count(words)?);
     }
-    if args.json {
-        let report = json!({
-            "bench": "profile",
-            "machine": watch.describe(),
-            "parts": parts.iter().map(|part| part.json(args.functions)).collect::<Vec<_>>(),
-        });
-        print(&report.to_string());
-    } else {
-        let mut text = watch.line();
-        for words in BENCHES {
-            let of = |part: &&Part| Some(&part.bench) == words.first();
-            let parts: Vec<&Part> = parts.iter().filter(of).collect();
-            if !parts.is_empty() {
-                table(&mut text, &parts, args.functions)?;
-            }
+    let figures = json!({"parts": parts.iter().map(|part| part.json(args.functions)).collect::<Vec<_>>()});
+    let mut text = String::new();
+    for words in BENCHES {
+        let of = |part: &&Part| Some(&part.bench) == words.first();
+        let parts: Vec<&Part> = parts.iter().filter(of).collect();
+        if !parts.is_empty() {
+            table(&mut text, &parts, args.functions)?;
         }
-        print(&text);
     }
+    Judged::counted("profile", &watch).print(args.json, &figures, &text)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod evidence;
 pub(crate) mod expectation;
 pub(crate) mod kernel;
 pub(crate) mod lab;
+pub mod machine;
 pub(crate) mod net;
 pub(crate) mod observe;
 mod packets;

@@ -9,6 +9,7 @@ use signalbox_linux::{Io, IoConfig};
 
 use super::super::super::Goal;
 use super::super::super::figures::{Column, Row};
+use super::super::super::judged::faster;
 use super::super::end::Seen;
 use super::super::site::{Daemon, PORT, SINK, SOURCE, Site};
 use super::super::{Lane, Step, beside, on_source, settle, steps_table};
@@ -54,11 +55,12 @@ pub(super) fn measure(site: &Site, args: &ForwardArgs) -> Result<(Measured, Vec<
         Goal::at_least("node against bare forwarder with segments", "at least 0.85", RATIO_GOAL, ratio),
         Goal::at_least("Data messages per second", "at least 600000", RATE_GOAL, best(node)),
     ];
+    let faults = faster("Data messages", best(node), best(segments)).into_iter().collect();
     let about = format!(
         "Data messages of {size} octets of {} sessions, one processor for what is measured",
         args.sessions
     );
-    Ok((Measured { name: NAME, about, columns: COLUMNS, rows: rows.into(), goals }, last))
+    Ok((Measured { name: NAME, about, columns: COLUMNS, rows: rows.into(), goals, faults }, last))
 }
 
 /// The steps of the last run.

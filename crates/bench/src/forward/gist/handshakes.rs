@@ -7,7 +7,9 @@ use signalbox_linux::process::Usage;
 
 use super::super::super::Goal;
 use super::super::super::figures::{Column, Row};
+use super::super::super::judged::nothing;
 use super::super::on_source;
+use super::super::set_ups::MEASURABLE;
 use super::super::site::{Daemon, Site};
 use super::pair::{Pair, WINDOW};
 use super::{ForwardArgs, Measured, SETTINGS};
@@ -36,7 +38,10 @@ pub(super) fn measure(site: &Site, args: &ForwardArgs) -> Result<Measured> {
         args.set_ups
     );
     let goals = vec![Goal::at_least("handshakes per second", "at least 80000", RATE_GOAL, rate)];
-    Ok(Measured { name: "handshakes", about, columns: COLUMNS, rows: rows.into(), goals })
+    let octets = rows[0].median(COLUMNS, "octets_per_session");
+    let faults =
+        if args.set_ups < MEASURABLE { Vec::new() } else { nothing("node", octets).into_iter().collect() };
+    Ok(Measured { name: "handshakes", about, columns: COLUMNS, rows: rows.into(), goals, faults })
 }
 
 fn through_node(site: &Site, args: &ForwardArgs) -> Result<[f64; 4]> {

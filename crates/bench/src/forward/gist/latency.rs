@@ -66,7 +66,7 @@ pub(super) fn measure(site: &Site, args: &ForwardArgs) -> Result<Measured> {
     let goals = goals.collect();
     let about = format!("{} new sessions for each gap, one at a time; µs", args.timed);
     let rows = rows.into_iter().flatten().collect();
-    Ok(Measured { name: "latency", about, columns: COLUMNS, rows, goals })
+    Ok(Measured { name: "latency", about, columns: COLUMNS, rows, goals, faults: Vec::new() })
 }
 
 fn through_node(site: &Site, args: &ForwardArgs) -> Result<Vec<[f64; 4]>> {

@@ -9,12 +9,16 @@ pub(super) mod recorded;
 mod source;
 mod streams;
 
+use std::fmt::Write as _;
+
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde_json::{Map, json};
+use signalbox_lab::machine::Watch;
 
+use super::super::Goal;
 use super::super::figures::{Column, Row, table};
-use super::super::{Goal, machine, print};
+use super::super::judged::Judged;
 use super::site::Site;
 
 /// State that outlasts the measurement without neighbours to refresh it, and no rate limits: both are for networks, and this
@@ -101,6 +105,8 @@ struct Measured {
     columns: &'static [Column],
     rows: Vec<Row>,
     goals: Vec<Goal>,
+    /// Figures that cannot be.
+    faults: Vec<String>,
 }
 
 impl ForwardArgs {
@@ -113,7 +119,7 @@ impl ForwardArgs {
 }
 
 pub(in super::super) fn run(args: &ForwardArgs) -> Result<()> {
-    let watch = machine::Watch::start();
+    let watch = Watch::start();
     let site = Site::build()?;
     let wanted = |part| args.parts.is_empty() || args.parts.contains(&part);
     let mut all = Vec::new();
@@ -132,37 +138,23 @@ pub(in super::super) fn run(args: &ForwardArgs) -> Result<()> {
     if wanted(Part::Latency) {
         all.push(latency::measure(&site, args)?);
     }
-    if args.json {
-        let mut report = json!({
-            "bench": "gist-forward",
-            "machine": watch.describe(),
-            "repeated": args.runs,
-            "sessions": args.sessions,
-            "settings": args.settings,
-        });
-        for part in &all {
-            let rows: Map<_, _> =
-                part.rows.iter().map(|row| (row.name.clone(), row.json(part.columns).into())).collect();
-            report[part.name] = json!({"about": part.about, "lanes": rows});
-        }
-        if let Some(lanes) = &steps {
-            report["data"]["last_steps"] = data::json(lanes);
-        }
-        let goals = all.iter().flat_map(|part| &part.goals);
-        report["goals"] = goals.map(Goal::json).collect();
-        print(&report.to_string());
-        return Ok(());
-    }
-    print(&watch.line());
+    let mut figures = json!({"repeated": args.runs, "sessions": args.sessions, "settings": args.settings});
+    let mut text = String::new();
     for part in &all {
-        print(&format!("\n{}: {}\n", part.name, part.about));
+        let rows: Map<_, _> =
+            part.rows.iter().map(|row| (row.name.clone(), row.json(part.columns).into())).collect();
+        figures[part.name] = json!({"about": part.about, "lanes": rows});
+        write!(text, "\n{}: {}\n\n", part.name, part.about)?;
         if let Some(lanes) = steps.as_ref().filter(|_| part.name == data::NAME) {
-            print(&data::text(lanes)?);
+            figures[part.name]["last_steps"] = data::json(lanes);
+            writeln!(text, "{}", data::text(lanes)?)?;
         }
-        print(&table("", part.columns, &part.rows)?);
-        for goal in &part.goals {
-            print(&goal.to_string());
-        }
+        writeln!(text, "{}", table("", part.columns, &part.rows)?)?;
     }
-    Ok(())
+    let (mut goals, mut faults) = (Vec::new(), Vec::new());
+    for part in all {
+        goals.extend(part.goals);
+        faults.extend(part.faults);
+    }
+    Judged::new("gist-forward", &watch, goals, faults).print(args.json, &figures, text.trim_end())
 }

@@ -15,6 +15,7 @@ use signalbox_node::{Command, Event};
 
 use super::super::super::Goal;
 use super::super::super::figures::{Column, Row};
+use super::super::super::judged::faster;
 use super::super::end::Seen;
 use super::super::site::{Daemon, Site};
 use super::super::{on_source, tcp};
@@ -116,6 +117,7 @@ pub(super) fn measure(site: &Site, args: &ForwardArgs) -> Result<Measured> {
         rows.iter().find(|row| row.name == name).map_or(f64::NAN, |row| row.median(COLUMNS, RATE))
     };
     let recorded = rate("tcp, recorded");
+    let faults = faster("messages over TCP, recorded", recorded, rate("bare relay")).into_iter().collect();
     let mut goals =
         vec![Goal::at_least("messages per second over TCP, recorded", "at least 600000", TCP_GOAL, recorded)];
     if !rate("tls").is_nan() {
@@ -129,7 +131,7 @@ pub(super) fn measure(site: &Site, args: &ForwardArgs) -> Result<Measured> {
         "Pings of {SESSIONS} sessions at the highest rate that is carried, request and reply counted as one message \
          each, a dash if no reply came in time; then one direction with recorded messages over TCP"
     );
-    Ok(Measured { name: "streams", about, columns: COLUMNS, rows, goals })
+    Ok(Measured { name: "streams", about, columns: COLUMNS, rows, goals, faults })
 }
 
 fn settings(transport: &Over) -> String {

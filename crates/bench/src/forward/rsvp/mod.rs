@@ -12,10 +12,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::{Value, json};
+use signalbox_lab::machine::Watch;
 use signalbox_linux::process::Usage;
 use signalbox_linux::{Batch, Io};
 
-use super::super::{Goal, machine, median, print, rounded};
+use super::super::judged::{Judged, faster, nothing};
+use super::super::{Goal, machine, median, rounded};
+use super::set_ups::MEASURABLE;
 use super::site::{self, Daemon, MIDDLE_LINKS, SOURCE, Site};
 use super::{MIDDLE_PROCESSOR, arrivals, on_source};
 use ends::{Ends, MAX_DESTINATIONS, REFRESH};
@@ -94,7 +97,7 @@ pub(in super::super) fn run(args: &RsvpForwardArgs) -> Result<()> {
     let total = args.sessions + WARM_UP + 2 * args.timed;
     let ports = total.div_ceil(args.destinations);
     ensure!(ports <= 60_000, "too many sessions for one port each: use more --destinations");
-    let watch = machine::Watch::start();
+    let watch = Watch::start();
     let site = Site::build()?;
     let mut lanes = [Lane { name: "node", runs: Vec::new() }, Lane { name: "bare", runs: Vec::new() }];
     for _ in 0..args.runs {
@@ -118,24 +121,18 @@ pub(in super::super) fn run(args: &RsvpForwardArgs) -> Result<()> {
     let octets = median(node.runs.iter().map(|run| run.octets));
     goals.push(Goal::at_most("resident octets per session", "at most 350", OCTETS_GOAL, octets));
     goals.extend(refresh_goal(args, node));
-    if args.json {
-        let report = json!({
-            "bench": "rsvp-forward",
-            "machine": watch.describe(),
-            "sessions": args.sessions,
-            "destinations": args.destinations,
-            "enforced": args.enforce,
-            "refresh_reduction": args.refresh_reduction,
-            "node": node.json(),
-            "bare": bare.json(),
-            "goals": goals.iter().map(Goal::json).collect::<Vec<_>>(),
-        });
-        print(&report.to_string());
-    } else {
-        print(&watch.line());
-        print(&table(args, &lanes, &goals)?);
-    }
-    Ok(())
+    let faults = faster("node", node.rate(), bare.rate()).into_iter();
+    let faults = faults.chain(nothing("node", octets).filter(|_| args.sessions >= MEASURABLE)).collect();
+    let figures = json!({
+        "sessions": args.sessions,
+        "destinations": args.destinations,
+        "enforced": args.enforce,
+        "refresh_reduction": args.refresh_reduction,
+        "node": node.json(),
+        "bare": bare.json(),
+    });
+    let text = table(args, &lanes)?;
+    Judged::new("rsvp-forward", &watch, goals, faults).print(args.json, &figures, &text)
 }
 
 /// The greatest share of a processor that refreshes of this number of sessions may take; `None`: there is no goal for this number.
@@ -317,7 +314,7 @@ fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
-fn table(args: &RsvpForwardArgs, lanes: &[Lane], goals: &[Goal]) -> Result<String> {
+fn table(args: &RsvpForwardArgs, lanes: &[Lane]) -> Result<String> {
     let mut text = format!(
         "{} sessions to {} addresses, one processor for what is measured; medians of {} runs; latencies in µs: p50/p99\n\n",
         args.sessions, args.destinations, args.runs
@@ -351,8 +348,5 @@ fn table(args: &RsvpForwardArgs, lanes: &[Lane], goals: &[Goal]) -> Result<Strin
             writeln!(text, "run: {:.0} set-ups/s, {:.0} octets per session", run.rate, run.octets)?;
         }
     }
-    for goal in goals {
-        write!(text, "\n{goal}")?;
-    }
-    Ok(text)
+    Ok(text.trim_end().to_owned())
 }
