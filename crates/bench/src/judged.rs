@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use signalbox_lab::machine::{Machine, Verdict, Watch};
-use signalbox_lab::object;
+use signalbox_lab::{object, provenance};
 
 use super::{Goal, print, rounded};
 
@@ -16,6 +16,7 @@ const MOST_TIMES: f64 = 1.25;
 /// How a benchmark ended.
 pub(super) struct Judged {
     bench: &'static str,
+    started_unix_us: u64,
     machine: Machine,
     verdict: Verdict,
     faults: Vec<String>,
@@ -25,18 +26,19 @@ pub(super) struct Judged {
 impl Judged {
     /// Judges times and rates. `faults` are figures that cannot be.
     pub(super) fn new(bench: &'static str, watch: &Watch, goals: Vec<Goal>, faults: Vec<String>) -> Self {
-        Self::on(watch.machine(), bench, goals, faults)
+        let judged = Self::on(watch.machine(), bench, goals, faults);
+        Self { started_unix_us: watch.started_unix_us(), ..judged }
     }
 
     /// Judges counts, which repeat whatever other programs do.
     pub(super) fn counted(bench: &'static str, watch: &Watch) -> Self {
-        let machine = watch.machine();
-        Self { bench, machine, verdict: Verdict::Clean, faults: Vec::new(), goals: Vec::new() }
+        let judged = Self::new(bench, watch, Vec::new(), Vec::new());
+        Self { verdict: Verdict::Clean, ..judged }
     }
 
     fn on(machine: Machine, bench: &'static str, goals: Vec<Goal>, faults: Vec<String>) -> Self {
         let verdict = if faults.is_empty() { machine.verdict() } else { Verdict::Invalid };
-        Self { bench, machine, verdict, faults, goals }
+        Self { bench, started_unix_us: 0, machine, verdict, faults, goals }
     }
 
     /// Prints the result: `figures` as JSON, or `text`.
@@ -58,6 +60,8 @@ impl Judged {
     fn json(&self, figures: &Value) -> Value {
         let mut report = json!({
             "bench": self.bench,
+            "started_unix_us": self.started_unix_us,
+            "program": provenance::own(),
             "machine": self.machine,
             "verdict": self.verdict,
             "faults": self.faults,

@@ -48,7 +48,7 @@ mod report;
 mod run;
 
 pub use report::{drawing, object};
-pub use run::{machine, scratch};
+pub use run::{machine, provenance, scratch};
 
 /// A scenario in short.
 #[derive(Debug, Clone, PartialEq, Eq)]

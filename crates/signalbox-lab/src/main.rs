@@ -13,6 +13,7 @@ use signalbox_cli::words::Words;
 use signalbox_cli::{Run, Version};
 use signalbox_lab::cli::LabArgs;
 use signalbox_lab::cli::sim::SimArgs;
+use signalbox_lab::provenance::{self, Build};
 use signalbox_lab::replay::ReplayArgs;
 
 #[derive(Debug, Subcommand)]
@@ -51,7 +52,7 @@ struct BenchArgs {
 }
 
 const BENCH: &str = concat!(
-    exit_status!("measured; a goal that is not reached changes nothing"),
+    exit_status!("measured; a goal that is not reached changes nothing, but a figure that cannot be ends with 3"),
     "EXAMPLES:\n",
     "  signalbox bench list\n",
     "  signalbox bench engine gist\n",
@@ -71,7 +72,15 @@ const HELP: &str = concat!(
 );
 const VERSION: Version = Version { program: env!("CARGO_PKG_VERSION"), schema: signalbox_json::SCHEMA };
 
+/// What this program was built from.
+const BUILD: Build = Build {
+    version: env!("CARGO_PKG_VERSION"),
+    commit: option_env!("SIGNALBOX_COMMIT"),
+    compiler: env!("SIGNALBOX_COMPILER"),
+};
+
 fn main() -> ExitCode {
+    provenance::set(BUILD);
     let arguments: Vec<OsString> = std::env::args_os().collect();
     signalbox_cli::run::<Command>(command_line(), VERSION, &arguments).into()
 }

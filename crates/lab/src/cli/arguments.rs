@@ -174,6 +174,9 @@ pub enum LabCommand {
         /// Write the results into this file, as JUnit.
         #[arg(long, value_name = "FILE")]
         junit: Option<PathBuf>,
+        /// Write the measurements into this file, as a table with one row for each number (CSV).
+        #[arg(long, value_name = "FILE")]
+        csv: Option<PathBuf>,
         /// Values of parameters.
         #[command(flatten)]
         set: Set,

@@ -70,14 +70,14 @@ pub fn run(arguments: LabArgs) -> Result<ExitCode> {
             need_root("soak")?;
             soak_scenario(&checked(&name, &[])?, time, json)
         }
-        LabCommand::Run { names, repeat, seed, junit, set, json, pcap, plot, keep } => {
+        LabCommand::Run { names, repeat, seed, junit, csv, set, json, pcap, plot, keep } => {
             // Mistakes in the files are reported before anything is made.
             let mut scenarios =
                 names.iter().map(|name| checked(name, set.values())).collect::<Result<Vec<_>>>()?;
             if let Some(seed) = seed {
                 scenarios.iter_mut().for_each(|scenario| scenario.seed = seed);
             }
-            let order = runs::Order { repeat, json, keep, pcap, plot, junit };
+            let order = runs::Order { repeat, json, keep, pcap, plot, junit, csv };
             order.check(&scenarios)?;
             if !nix::unistd::geteuid().is_root() {
                 if keep {

@@ -3,18 +3,21 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use serde_json::json;
 
 use super::{CHECK_FAILED, show_logs};
 use crate::judge;
 use crate::language::Scenario;
 use crate::language::steps::Step;
 use crate::plan::Plan;
-use crate::report::{self, Report, junit, object, plot};
+use crate::report::about::{About, LabRun};
+use crate::report::{self, Report, csv, junit, object, plot};
 use crate::run::evidence::Evidence;
 use crate::run::lab::Lab;
+use crate::run::machine::Watch;
 use crate::run::{Run, requires, wait};
 
 /// What the command line asks for.
@@ -30,6 +33,8 @@ pub(super) struct Order {
     /// A file for a drawing of the flows.
     pub(super) plot: Option<PathBuf>,
     pub(super) junit: Option<PathBuf>,
+    /// A file for the measurements, as a table.
+    pub(super) csv: Option<PathBuf>,
 }
 
 impl Order {
@@ -81,38 +86,90 @@ fn numbered(file: &Path, number: u32) -> PathBuf {
 /// Runs scenarios one after the other.
 pub(super) fn run_all(scenarios: &[Scenario], order: &Order) -> Result<ExitCode> {
     wait::catch_signals()?;
-    let mut runs = Vec::new();
-    for scenario in scenarios {
+    let begin = Instant::now();
+    let (mut runs, mut broken) = (Vec::new(), None);
+    'all: for scenario in scenarios {
         for number in 1..=order.repeat {
-            let begin = Instant::now();
             let files = order.files(scenarios.len() > 1, &scenario.name, number);
-            let report = match requires::lacking(scenario)? {
-                Some(why) => skip(scenario, why, order.json)?,
-                None => run_scenario(scenario, order, files)?,
-            };
-            runs.push((report, begin.elapsed()));
+            match run_one(scenario, number, order, files) {
+                Ok(run) => runs.push(run),
+                Err(error) => {
+                    broken = Some(error);
+                    break 'all;
+                }
+            }
         }
     }
+    // What was measured before is kept.
     if let Some(file) = &order.junit {
-        std::fs::write(file, junit::xml(&runs))
-            .with_context(|| format!("cannot write {}", file.display()))?;
+        let timed: Vec<_> =
+            runs.iter().map(|run| (run.report.clone(), Duration::from_micros(run.elapsed_us))).collect();
+        write_file(file, &junit::xml(&timed))?;
     }
-    let ok = runs.iter().all(|(report, _)| report.ok);
-    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::from(CHECK_FAILED) })
+    if let Some(file) = &order.csv {
+        write_file(file, &csv::table(&runs))?;
+    }
+    let failed = runs.iter().filter(|run| !run.report.ok).count();
+    if order.json && runs.len() > 1 {
+        let skipped = runs.iter().filter(|run| run.report.skip.is_some()).count();
+        let whole = json!({
+            "ok": failed == 0 && broken.is_none(), "runs": runs.len(), "failed": failed, "skipped": skipped,
+            "elapsed_us": micros(begin.elapsed()),
+        });
+        writeln!(io::stdout().lock(), "{}", object::line("lab_runs", &whole)?)?;
+    }
+    match broken {
+        Some(error) => Err(error),
+        None if failed == 0 => Ok(ExitCode::SUCCESS),
+        None => Ok(ExitCode::from(CHECK_FAILED)),
+    }
 }
 
-fn skip(scenario: &Scenario, why: String, json: bool) -> Result<Report> {
+fn write_file(file: &Path, text: &str) -> Result<()> {
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Runs a scenario once, and prints the result.
+fn run_one(scenario: &Scenario, run: u32, order: &Order, files: [Option<PathBuf>; 2]) -> Result<LabRun> {
+    let about = About::lab(scenario);
+    let (watch, begin) = (Watch::start(), Instant::now());
+    let (report, text) = match requires::lacking(scenario)? {
+        Some(why) => {
+            let text = format!("{}: skipped, {why}\n", scenario.name);
+            (Report::skipped(scenario, why), text)
+        }
+        None => run_scenario(scenario, order, files)?,
+    };
+    let machine = watch.machine();
+    let run = LabRun {
+        report,
+        about,
+        seed: scenario.seed,
+        run,
+        started_unix_us: watch.started_unix_us(),
+        elapsed_us: micros(begin.elapsed()),
+        verdict: machine.verdict(),
+        machine,
+    };
     let mut out = io::stdout().lock();
-    let report = Report::skipped(scenario, why);
-    if json {
-        writeln!(out, "{}", object::line("lab_run", &report)?)?;
+    if order.json {
+        writeln!(out, "{}", object::line("lab_run", &run)?)?;
     } else {
-        writeln!(out, "{}: skipped, {}", scenario.name, report.skip.as_deref().unwrap_or_default())?;
+        write!(out, "{text}")?;
     }
-    Ok(report)
+    Ok(run)
 }
 
-fn run_scenario(scenario: &Scenario, order: &Order, [pcap, plot]: [Option<PathBuf>; 2]) -> Result<Report> {
+/// Makes the network, takes the steps and judges the checks. Returns the report, and its text for people.
+fn run_scenario(
+    scenario: &Scenario,
+    order: &Order,
+    [pcap, plot]: [Option<PathBuf>; 2],
+) -> Result<(Report, String)> {
     wait::limit(scenario.timeout.map(|timeout| timeout.0));
     let progress = |what: &str| {
         // Progress that cannot be printed is no reason to fail.
@@ -148,19 +205,14 @@ fn run_scenario(scenario: &Scenario, order: &Order, [pcap, plot]: [Option<PathBu
     if !order.keep {
         lab.down()?;
     }
-    let mut out = io::stdout().lock();
-    if order.json {
-        writeln!(out, "{}", object::line("lab_run", &report)?)?;
-    } else {
-        write!(out, "{}", report.text(scenario, &evidence))?;
-    }
-    Ok(report)
+    let text = report.text(scenario, &evidence);
+    Ok((report, text))
 }
 
 fn draw(scenario: &Scenario, evidence: &Evidence, file: &Path) -> Result<()> {
     let svg = plot::svg(&scenario.name, evidence);
     let svg = svg.ok_or_else(|| anyhow!("no packet of a flow was sent, so that nothing can be drawn"))?;
-    std::fs::write(file, svg).with_context(|| format!("cannot write {}", file.display()))
+    write_file(file, &svg)
 }
 
 #[cfg(test)]
@@ -170,7 +222,7 @@ mod tests {
 
     fn order(repeat: u32) -> Order {
         let (pcap, plot) = (Some("captures".into()), Some("out/flows.svg".into()));
-        Order { repeat, json: false, keep: false, pcap, plot, junit: None }
+        Order { repeat, json: false, keep: false, pcap, plot, junit: None, csv: None }
     }
 
     fn files(order: &Order, several: bool, run: u32) -> [String; 2] {

@@ -85,7 +85,8 @@ fn read_with(file: &str, text: &str, set: &[(String, String)]) -> Result<Scenari
     if mistakes.is_empty() {
         mistakes.extend(unused(&table).into_iter().filter(|mistake| sources.is_own(mistake.at.start)));
     }
-    let scenario = parse(table, &mut mistakes);
+    let scenario =
+        parse(table, &mut mistakes).map(|scenario| Scenario { digest: sources.digest(), ..scenario });
     if let Some(scenario) = &scenario {
         // What cannot be read would be missed here, and reported again.
         if mistakes.is_empty() {
@@ -136,7 +137,7 @@ struct Head {
 }
 
 fn parse(mut file: DeTable<'_>, mistakes: &mut Vec<Mistake>) -> Option<Scenario> {
-    parameters(&mut file, mistakes);
+    let parameters = parameters(&mut file, mistakes);
     let (nodes, links) = topology::read(&mut file, mistakes);
     let steps = elements(&mut file, "steps", mistakes);
     let checks = elements(&mut file, "checks", mistakes);
@@ -159,6 +160,8 @@ fn parse(mut file: DeTable<'_>, mistakes: &mut Vec<Mistake>) -> Option<Scenario>
     }
     Some(Scenario {
         name: head.name.into_inner(),
+        digest: String::new(),
+        parameters,
         description: head.description,
         requires: head.requires,
         timeout: head.timeout,
@@ -180,12 +183,17 @@ fn kept<T>(read: Result<T, Vec<Mistake>>, mistakes: &mut Vec<Mistake>) -> Option
     read.map_err(|found| mistakes.extend(found)).ok()
 }
 
-/// Takes `[params]` out of the file and puts its values where they are named.
-fn parameters(file: &mut DeTable<'_>, mistakes: &mut Vec<Mistake>) {
+/// Takes `[params]` out of the file and puts its values where they are named. Returns them.
+fn parameters(file: &mut DeTable<'_>, mistakes: &mut Vec<Mistake>) -> toml::Table {
     let params = topology::table(file, "params", mistakes).map(Spanned::into_inner).unwrap_or_default();
     for (_, value) in file.iter_mut() {
         substitute(value.get_mut(), &params);
     }
+    let read = |(name, value): (Spanned<_>, Spanned<DeValue<'_>>)| {
+        let name: std::borrow::Cow<'_, str> = name.into_inner();
+        Some((name.into_owned(), kept(decode(value).map_err(|mistake| vec![mistake]), mistakes)?))
+    };
+    params.into_iter().filter_map(read).collect()
 }
 
 /// Parameters that no text names: a value for them would change nothing.
@@ -366,7 +374,13 @@ ping = "first"
     #[test]
     fn parameters_are_set_and_unknown_ones_refused() {
         let set = |name: &str, value: &str| read_with("two.toml", SOUND, &[(name.into(), value.into())]);
-        assert!(set("count", "5").is_ok());
+        let five = set("count", "5").expect("sound");
+        assert_eq!(five.parameters["count"], toml::Value::from(5));
+        let plain = read("two.toml", SOUND).expect("sound");
+        assert_eq!((plain.parameters["count"].as_integer(), &plain.digest), (Some(3), &five.digest));
+        assert_eq!(plain.digest.len(), 64);
+        let other = read("two.toml", &SOUND.replace("two hosts", "hosts")).expect("sound");
+        assert_ne!(plain.digest, other.digest);
         let refused = set("count", "many").expect_err("no number").to_string();
         assert!(refused.contains("invalid type: string \"many\""), "{refused}");
         let refused = set("cuont", "5").expect_err("unknown").to_string();

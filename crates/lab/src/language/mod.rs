@@ -37,6 +37,10 @@ pub(crate) use scope::{START, Scope};
 #[derive(Debug)]
 pub(crate) struct Scenario {
     pub(crate) name: String,
+    /// SHA-256 of its text, and of those that it extends behind it, in hexadecimal.
+    pub(crate) digest: String,
+    /// Its parameters with the values that they have here.
+    pub(crate) parameters: toml::Table,
     pub(crate) description: String,
     /// What the machine has to have; without it the scenario is skipped.
     pub(crate) requires: Vec<Requirement>,

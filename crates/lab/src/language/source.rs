@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use ring::digest::{Context, SHA256};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -97,6 +98,15 @@ impl Sources {
             mistakes.push(Mistake::new(0..0, what));
         }
         extend(file, first)
+    }
+
+    /// Returns the digest of the text of the scenario and of those that it extends, one behind the other, in hexadecimal.
+    pub(super) fn digest(&self) -> String {
+        let mut context = Context::new(&SHA256);
+        for source in self.0.iter().filter(|source| source.file != SET) {
+            context.update(source.padded.get(source.start..).unwrap_or_default().as_bytes());
+        }
+        context.finish().as_ref().iter().map(|octet| format!("{octet:02x}")).collect()
     }
 
     /// Whether a place is in the scenario itself or in the command line, and not in a scenario that it extends.

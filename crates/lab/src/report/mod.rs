@@ -1,6 +1,8 @@
 //! The result of a run: tables for people, one JSON object for programs.
 
+pub(crate) mod about;
 mod checks;
+pub(crate) mod csv;
 pub mod drawing;
 pub(crate) mod junit;
 pub mod object;

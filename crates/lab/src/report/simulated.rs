@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use super::Report;
+use super::about::About;
 use crate::judge::{judge, judge_of, judge_steps};
 use crate::language::Scenario;
 use crate::protocols::frame::Frame;
@@ -18,6 +19,8 @@ use crate::run::simulation::{self, LeftOut, Order, Ran};
 pub(crate) struct Simulated {
     #[serde(flatten)]
     pub(crate) report: Report,
+    #[serde(flatten)]
+    pub(crate) about: About,
     pub(crate) seed: u64,
     pub(crate) faults: Vec<String>,
     /// The steps that were taken.
@@ -66,7 +69,8 @@ pub(crate) fn simulate(scenario: &Scenario, order: &Order) -> Result<Simulated> 
     let report = Report::new(scenario, outcomes, &ran.evidence);
     let Ran { evidence, left_out, steps, virtual_us, traffic, .. } = ran;
     let faults = order.faults.iter().map(ToString::to_string).collect();
-    Ok(Simulated { report, seed: order.seed, faults, steps, virtual_us, left_out, evidence, traffic })
+    let (about, seed) = (About::simulated(scenario), order.seed);
+    Ok(Simulated { report, about, seed, faults, steps, virtual_us, left_out, evidence, traffic })
 }
 
 /// Judges the checks that the simulator has evidence for; adds the others to what was left out.

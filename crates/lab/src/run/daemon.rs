@@ -57,12 +57,17 @@ pub(crate) fn program(variable: &str, name: &str) -> Result<PathBuf> {
     })
 }
 
+/// Returns where the daemon is.
+pub(crate) fn place() -> Result<PathBuf> {
+    program("SIGNALBOXD", "signalboxd")
+}
+
 impl Daemon {
     /// Starts the daemon of a node; it may not be ready yet.
     ///
     /// `before` are the kernel's rules before a predecessor that was killed.
     pub(crate) fn start(plan: &Plan, index: usize, before: Option<Vec<String>>) -> Result<Self> {
-        let program = program("SIGNALBOXD", "signalboxd")?;
+        let program = place()?;
         let node = &plan.nodes[index];
         let directory = places::directory(&plan.name);
         let file = write_configuration(plan, node)?;
@@ -75,10 +80,10 @@ impl Daemon {
             .open(&log)
             .with_context(|| log.display().to_string())?;
         let errors = writer.try_clone()?;
-        let place = directory.join(format!("{}.notify", node.name));
-        let notes = notes_at(&place).with_context(|| place.display().to_string())?;
+        let socket = directory.join(format!("{}.notify", node.name));
+        let notes = notes_at(&socket).with_context(|| socket.display().to_string())?;
         let mut command = Command::new(&program);
-        command.env("NOTIFY_SOCKET", &place);
+        command.env("NOTIFY_SOCKET", &socket);
         command.arg("--config").arg(&file).stdin(Stdio::null()).stdout(writer).stderr(errors);
         // An interrupt from the terminal is meant for the lab, which ends the daemons in order.
         command.process_group(0);

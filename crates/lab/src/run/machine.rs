@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::unistd::{SysconfVar, sysconf};
@@ -75,6 +76,7 @@ impl fmt::Display for Machine {
 /// The machine, from the start of a measurement on.
 #[derive(Debug)]
 pub struct Watch {
+    started: Duration,
     load: f64,
     busy: Option<Busy>,
 }
@@ -93,7 +95,14 @@ impl Watch {
     pub fn start() -> Self {
         let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let load = text.split(' ').next().and_then(|load| load.parse().ok());
-        Self { load: load.unwrap_or_default(), busy: Busy::now() }
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { started, load: load.unwrap_or_default(), busy: Busy::now() }
+    }
+
+    /// Returns when it began, in microseconds since 1970.
+    #[must_use]
+    pub fn started_unix_us(&self) -> u64 {
+        u64::try_from(self.started.as_micros()).unwrap_or(u64::MAX)
     }
 
     /// Describes the machine from the start until now.

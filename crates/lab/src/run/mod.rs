@@ -16,6 +16,7 @@ pub(crate) mod net;
 pub(crate) mod observe;
 mod packets;
 mod programs;
+pub mod provenance;
 mod queues;
 pub(crate) mod requires;
 mod routing;

@@ -80,3 +80,75 @@ fn what_commands_print_obeys_its_schema() {
     drop(lab);
     assert_gone("t-schema");
 }
+
+/// A scenario with a flow, a program and a check that a standing lab can answer.
+const RUN: &str = r#"version = 2
+name = "t-json"
+description = "a signal, a flow and a program"
+topology = { chain = ["h1", "h2"], all_nodes = { protocols = ["gist", "ping"] }, all_links = { rate = "10mbit" } }
+[[steps]]
+id = "flow"
+traffic = { from = "h1", to = "h2", port = 5004, rate = "1mbit" }
+[[steps]]
+id = "program"
+run = { node = "h1", command = ["sh", "-c", "test -f {lab_programs}/attack.py && echo found"] }
+[[steps]]
+ping = { from = "h1", to = "h2" }
+[[steps]]
+id = "served"
+wait = "1s"
+[[checks]]
+expect = "the program is there, also outside of the source tree"
+output = "program"
+lines = ["found"]
+[[checks]]
+expect = "the flow is served"
+traffic = { flow = "flow", during = "served", max_loss = "1%" }
+[[checks]]
+expect = "the daemons answer"
+show = "gist sessions"
+min = 0
+max = 9
+"#;
+
+/// Two runs of one scenario, from a directory outside of the source tree: each has its object and its files.
+#[test]
+fn what_the_lab_prints_obeys_its_schema() {
+    if !reader_is_installed() {
+        eprintln!("skipped: python3-jsonschema is not installed");
+        return;
+    }
+    let directory = std::env::temp_dir().join(format!("signalbox-{}-t-json", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("the directory is writable");
+    std::fs::write(directory.join("x.toml"), RUN).expect("the directory is writable");
+    let signalbox = |line: &str| {
+        let mut command = Command::new(programs().join("signalbox"));
+        command.args(line.split(' ')).current_dir(&directory).output().expect("it starts")
+    };
+    let run = signalbox("lab run ./x.toml --repeat 2 --json --pcap captures --plot flow.svg --csv table.csv");
+    assert!(run.status.success(), "{}{}", stdout(&run), stderr(&run));
+    let text = stdout(&run);
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.len(), 3, "two runs and the whole: {text}");
+    obeys("lab_run", &lines[..2].join("\n"));
+    obeys("lab_runs", lines[2]);
+    for file in ["captures/run-1/h1-h2.pcap", "captures/run-2/h1-h2.pcap", "flow-1.svg", "flow-2.svg"] {
+        assert!(directory.join(file).is_file(), "{file} is missing");
+    }
+    let table = std::fs::read_to_string(directory.join("table.csv")).expect("written");
+    assert!(table.contains(",traffic,flow/served,goodput_kbit,kbit/s,"), "{table}");
+
+    // What cannot be written is a failed check, and the measurements are there.
+    let run = signalbox("lab run ./x.toml --json --plot /nowhere/flow.svg");
+    obeys("lab_run", &stdout(&run));
+    assert_eq!(run.status.code(), Some(1));
+    assert!(stdout(&run).contains("goodput_kbit") && stdout(&run).contains("cannot write /nowhere/flow.svg"));
+
+    let up = signalbox("lab up ./x.toml --json");
+    obeys("lab_up", &stdout(&up));
+    obeys("lab_expect", &stdout(&signalbox("lab expect ./x.toml --json")));
+    assert!(signalbox("lab down t-json").status.success());
+    obeys("lab_soak", &stdout(&signalbox("lab soak ./x.toml --for 1s --json")));
+    assert_gone("t-json");
+    std::fs::remove_dir_all(directory).expect("ours");
+}
