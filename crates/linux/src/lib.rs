@@ -40,7 +40,7 @@ pub mod process;
 pub mod program;
 pub mod relay;
 mod scope;
-#[cfg(feature = "simulated-kernel")]
+#[cfg(any(test, feature = "simulated-kernel"))]
 pub mod simulated;
 pub mod stream;
 mod sys;

@@ -27,6 +27,21 @@ pub fn run<T>(kernel: &Shared, work: impl FnOnce() -> T) -> T {
     result
 }
 
+/// A netlink message as the kernel sends it.
+#[cfg(test)]
+pub(crate) fn message(kind: i32, flags: i32, sequence: u32, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(16 + body.len()).unwrap();
+    let (kind, flags) = (u16::try_from(kind).unwrap(), u16::try_from(flags).unwrap());
+    let head: [&[u8]; 5] = [
+        &length.to_ne_bytes(),
+        &kind.to_ne_bytes(),
+        &flags.to_ne_bytes(),
+        &sequence.to_ne_bytes(),
+        &[0; 4], // port
+    ];
+    [&head.concat()[..], body].concat()
+}
+
 /// A socket in a kernel of a test.
 pub(crate) struct Socket {
     protocol: isize,

@@ -172,7 +172,8 @@ fn has_rule_on_ports(connection: &mut Connection, family: i32) -> bool {
             let attributes = rule.split::<12>().map(|(_, attributes)| attributes);
             found |= attributes.into_iter().flatten().any(|(kind, _)| PORT_CONDITIONS.contains(&kind));
         });
-    found || dumped.is_err()
+    // A family that the kernel does not have has no rules.
+    found || dumped.is_err_and(|error| error.raw_os_error() != Some(libc::EAFNOSUPPORT))
 }
 
 #[cfg(test)]

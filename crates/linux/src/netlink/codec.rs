@@ -9,6 +9,8 @@ use super::socket::Socket;
 const HEADER: usize = 16;
 /// The kernel never sends more than this in one datagram.
 pub(super) const REPLY: usize = 64 * 1024;
+/// How often a list is asked for that changes while the kernel writes it.
+const TRIES: u32 = 10;
 
 /// A connection for requests to the kernel, one at a time.
 pub(crate) struct Connection {
@@ -16,6 +18,8 @@ pub(crate) struct Connection {
     request: Vec<u8>,
     reply: Vec<u8>,
     sequence: u32,
+    /// Whether the kernel says that what it lists has changed meanwhile: parts can be missing, or there twice.
+    changed: bool,
 }
 
 impl Connection {
@@ -27,7 +31,8 @@ impl Connection {
     /// Opens a connection for the kernel's `protocol` in this thread's network namespace.
     pub(crate) fn open_for(protocol: isize) -> io::Result<Self> {
         let socket = Socket::open(protocol)?;
-        Ok(Self { socket, request: Vec::with_capacity(256), reply: vec![0; REPLY], sequence: 0 })
+        let request = Vec::with_capacity(256);
+        Ok(Self { socket, request, reply: vec![0; REPLY], sequence: 0, changed: false })
     }
 
     /// Starts a request of `kind` whose fixed part is `body`.
@@ -64,6 +69,27 @@ impl Connection {
         Ok(())
     }
 
+    /// Sends the request for a list, and returns what `read` makes of its messages. A list that changed while the kernel wrote it is
+    /// asked for again: it can lack what is there. After some tries it is taken as it is.
+    pub(crate) fn list<T>(&mut self, mut read: impl FnMut(&Message<'_>) -> Option<T>) -> io::Result<Vec<T>> {
+        let mut tries = 0;
+        loop {
+            let mut list = Vec::new();
+            self.transact(|message| list.extend(read(message)))?;
+            tries += 1;
+            if !self.changed || tries == TRIES {
+                return Ok(list);
+            }
+            self.sequence = self.sequence.wrapping_add(1);
+            self.request[8..12].copy_from_slice(&self.sequence.to_ne_bytes());
+        }
+    }
+
+    /// Whether the list that was read last changed while the kernel wrote it.
+    pub(super) const fn has_changed(&self) -> bool {
+        self.changed
+    }
+
     /// Does the same for a request that the kernel answers by one message, even if it marks that as one of several.
     pub(crate) fn ask(&mut self, mut each: impl FnMut(&Message<'_>)) -> io::Result<()> {
         self.send()?;
@@ -83,6 +109,7 @@ impl Connection {
     pub(crate) fn send(&mut self) -> io::Result<()> {
         let length = u32::try_from(self.request.len()).map_err(io::Error::other)?;
         self.request[..4].copy_from_slice(&length.to_ne_bytes());
+        self.changed = false;
         self.socket.send(&self.request)
     }
 
@@ -94,9 +121,10 @@ impl Connection {
             if message.sequence != self.sequence {
                 continue; // left over from an abandoned request
             }
+            self.changed |= i32::from(message.flags) & libc::NLM_F_DUMP_INTR != 0;
             match i32::from(message.kind) {
                 libc::NLMSG_ERROR => return message.error().map(|()| true),
-                libc::NLMSG_DONE => return Ok(true),
+                libc::NLMSG_DONE => return message.end().map(|()| true),
                 _ => each(&message),
             }
             if !acknowledged && i32::from(message.flags) & libc::NLM_F_MULTI == 0 {
@@ -152,6 +180,14 @@ impl<'a> Message<'a> {
             Some(0) => Ok(()),
             Some(number) => Err(io::Error::from_raw_os_error(number.wrapping_neg())),
             None => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    /// The result that an NLMSG_DONE carries: a list that the kernel could not complete ends with the error's number.
+    fn end(&self) -> io::Result<()> {
+        match self.body.first_chunk::<4>().map(|v| i32::from_ne_bytes(*v)) {
+            Some(number) if number < 0 => Err(io::Error::from_raw_os_error(number.wrapping_neg())),
+            _ => Ok(()),
         }
     }
 
@@ -217,7 +253,65 @@ pub(crate) fn u32_of(data: &[u8]) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
+    use crate::simulated::{self, Kernel, Shared};
+
+    /// A kernel that answers each request for a list by the next of its answers: datagrams of messages.
+    struct Lists(Vec<Vec<Vec<u8>>>);
+
+    impl Kernel for Lists {
+        fn ask(&mut self, _: isize, requests: &[u8]) -> Vec<Vec<u8>> {
+            let sequence = Messages(requests).next().unwrap().sequence;
+            let mut answer = self.0.remove(0);
+            for datagram in &mut answer {
+                let mut at = 0;
+                while at < datagram.len() {
+                    let length = u32::from_ne_bytes(datagram[at..at + 4].try_into().unwrap()) as usize;
+                    datagram[at + 8..at + 12].copy_from_slice(&sequence.to_ne_bytes());
+                    at += length.next_multiple_of(4);
+                }
+            }
+            answer
+        }
+    }
+
+    /// A message of a list with one number.
+    fn one_of_several(kind: i32, more: i32, number: i32) -> Vec<u8> {
+        simulated::message(kind, libc::NLM_F_MULTI | more, 0, &number.to_ne_bytes())
+    }
+
+    /// Asks a kernel with these answers for a list of numbers.
+    fn listed(answers: Vec<Vec<Vec<u8>>>) -> io::Result<Vec<i32>> {
+        let kernel: Shared = Arc::new(Mutex::new(Lists(answers)));
+        let mut connection = simulated::run(&kernel, Connection::open).unwrap();
+        connection
+            .begin(libc::RTM_GETLINK, libc::NLM_F_DUMP, &[0; 16])
+            .list(|message| message.body.first_chunk().map(|number| i32::from_ne_bytes(*number)))
+    }
+
+    const ITEM: i32 = libc::RTM_NEWLINK as i32;
+    const CHANGED: i32 = libc::NLM_F_DUMP_INTR;
+
+    /// The kernel leaves an interface out if one in front of it goes while it writes the list in several parts.
+    #[test]
+    fn a_list_that_changed_meanwhile_is_read_again() {
+        let item = |number| one_of_several(ITEM, 0, number);
+        let end = |more| one_of_several(libc::NLMSG_DONE, more, 0);
+        let in_between = vec![item(1), [one_of_several(ITEM, CHANGED, 3), end(0)].concat()];
+        let at_the_end = vec![item(1), item(3), end(CHANGED)];
+        let whole = vec![[item(1), item(2), item(3)].concat(), end(0)];
+        assert_eq!(listed(vec![in_between, at_the_end, whole]).unwrap(), [1, 2, 3]);
+        // One that changes all the time is taken as it is.
+        assert_eq!(listed(vec![vec![item(1), end(CHANGED)]; TRIES as usize]).unwrap(), [1]);
+    }
+
+    #[test]
+    fn a_list_that_the_kernel_could_not_complete_is_an_error() {
+        let cut = vec![one_of_several(ITEM, 0, 1), one_of_several(libc::NLMSG_DONE, 0, -libc::EMSGSIZE)];
+        assert_eq!(listed(vec![cut]).unwrap_err().raw_os_error(), Some(libc::EMSGSIZE));
+    }
 
     #[test]
     fn broken_messages_and_attributes_end_the_list() {

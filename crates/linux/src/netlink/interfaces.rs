@@ -72,18 +72,16 @@ fn vrf_table(link_info: &[u8]) -> Option<u32> {
 
 /// The VRF whose device has this name, and whether it is up.
 pub(crate) fn vrf(connection: &mut Connection, name: &str) -> io::Result<Option<(Vrf, bool)>> {
-    let mut found = None;
-    connection.begin(libc::RTM_GETLINK, libc::NLM_F_DUMP, &[0; 16]).transact(|message| {
-        let Some((fixed, attributes)) = message.split::<16>() else { return };
+    let found = connection.begin(libc::RTM_GETLINK, libc::NLM_F_DUMP, &[0; 16]).list(|message| {
+        let (fixed, attributes) = message.split::<16>()?;
         let [_, _, _, _, i0, i1, i2, i3, f0, f1, f2, f3, ..] = *fixed;
         let up = u32::from_ne_bytes([f0, f1, f2, f3]) & libc::IFF_UP as u32 != 0;
         let named = find(attributes, IFLA_IFNAME).and_then(|name| name.split(|octet| *octet == 0).next());
-        let table = find(attributes, IFLA_LINKINFO).and_then(vrf_table);
-        if let (Some(table), true) = (table, named == Some(name.as_bytes())) {
-            found = Some((Vrf { ifindex: IfIndex(u32::from_ne_bytes([i0, i1, i2, i3])), table }, up));
-        }
+        let table = find(attributes, IFLA_LINKINFO).and_then(vrf_table)?;
+        let vrf = Vrf { ifindex: IfIndex(u32::from_ne_bytes([i0, i1, i2, i3])), table };
+        (named == Some(name.as_bytes())).then_some((vrf, up))
     })?;
-    Ok(found)
+    Ok(found.into_iter().next())
 }
 
 /// The link-layer properties of an interface.
@@ -100,38 +98,34 @@ pub(crate) struct LinkLayer {
 
 /// All interfaces, whether or not they are up.
 pub(crate) fn links(connection: &mut Connection) -> io::Result<Vec<LinkLayer>> {
-    let mut links = Vec::new();
-    connection.begin(libc::RTM_GETLINK, libc::NLM_F_DUMP, &[0; 16]).transact(|message| {
-        let Some((fixed, attributes)) = message.split::<16>() else { return };
+    connection.begin(libc::RTM_GETLINK, libc::NLM_F_DUMP, &[0; 16]).list(|message| {
+        let (fixed, attributes) = message.split::<16>()?;
         let [_, _, t0, t1, i0, i1, i2, i3, ..] = *fixed;
-        let Some(name) = find(attributes, IFLA_IFNAME) else { return };
+        let name = find(attributes, IFLA_IFNAME)?;
         let ethernet = WITH_ETHERNET_HEADER.contains(&u16::from_ne_bytes([t0, t1]));
-        links.push(LinkLayer {
+        Some(LinkLayer {
             ifindex: u32::from_ne_bytes([i0, i1, i2, i3]),
             name: String::from_utf8_lossy(name).trim_end_matches('\0').to_owned(),
             link_header: if ethernet { 14 } else { 0 },
             master: find(attributes, IFLA_MASTER).and_then(u32_of).unwrap_or(0),
             vrf: find(attributes, IFLA_LINKINFO).and_then(vrf_table).is_some(),
-        });
-    })?;
-    Ok(links)
+        })
+    })
 }
 
 /// The name of an interface for which `net.ipv4.conf.INTERFACE.src_valid_mark` is set, if there is one.
 pub(crate) fn with_valid_mark(connection: &mut Connection) -> io::Result<Option<String>> {
-    let mut found = None;
-    connection.begin(libc::RTM_GETLINK, libc::NLM_F_DUMP, &[0; 16]).transact(|message| {
-        let Some((_, attributes)) = message.split::<16>() else { return };
+    let found = connection.begin(libc::RTM_GETLINK, libc::NLM_F_DUMP, &[0; 16]).list(|message| {
+        let (_, attributes) = message.split::<16>()?;
         let settings = find(attributes, IFLA_AF_SPEC)
             .and_then(|families| find(Attributes(families), libc::AF_INET as u16))
             .and_then(|inet| find(Attributes(inet), IFLA_INET_CONF));
         let words = settings.unwrap_or_default().as_chunks::<4>().0;
         let set = words.get(SRC_VALID_MARK).is_some_and(|word| u32::from_ne_bytes(*word) != 0);
-        if let (true, None, Some(name)) = (set, &found, find(attributes, IFLA_IFNAME)) {
-            found = Some(String::from_utf8_lossy(name).trim_end_matches('\0').to_owned());
-        }
+        let name = find(attributes, IFLA_IFNAME).filter(|_| set)?;
+        Some(String::from_utf8_lossy(name).trim_end_matches('\0').to_owned())
     })?;
-    Ok(found)
+    Ok(found.into_iter().next())
 }
 
 /// Whether an interface with these flags takes packets.
@@ -147,9 +141,8 @@ const fn is_up(flags: u32) -> bool {
 
 /// All interfaces of the connection's network namespace, in the order of their numbers, or those of a VRF with its device.
 pub(crate) fn dump(connection: &mut Connection, vrf: Option<IfIndex>) -> io::Result<Vec<Interface>> {
-    let mut interfaces = Vec::new();
-    connection.begin(libc::RTM_GETLINK, libc::NLM_F_DUMP, &[0; 16]).transact(|message| {
-        let Some((fixed, attributes)) = message.split::<16>() else { return };
+    let interfaces = connection.begin(libc::RTM_GETLINK, libc::NLM_F_DUMP, &[0; 16]).list(|message| {
+        let (fixed, attributes) = message.split::<16>()?;
         let [_, _, _, _, i0, i1, i2, i3, f0, f1, f2, f3, ..] = *fixed;
         let flags = u32::from_ne_bytes([f0, f1, f2, f3]);
         let mut interface = Interface {
@@ -172,14 +165,13 @@ pub(crate) fn dump(connection: &mut Connection, vrf: Option<IfIndex>) -> io::Res
                 _ => {}
             }
         }
-        if vrf.is_none_or(|vrf| [interface.ifindex, master].contains(&vrf)) {
-            interfaces.push(interface);
-        }
-    })?;
+        vrf.is_none_or(|vrf| [interface.ifindex, master].contains(&vrf)).then_some(interface)
+    });
+    let mut interfaces: Vec<Interface> = interfaces?;
     interfaces.sort_by_key(|interface| interface.ifindex);
 
-    connection.begin(libc::RTM_GETADDR, libc::NLM_F_DUMP, &[0; 8]).transact(|message| {
-        let Some((fixed, attributes)) = message.split::<8>() else { return };
+    let addresses = connection.begin(libc::RTM_GETADDR, libc::NLM_F_DUMP, &[0; 8]).list(|message| {
+        let (fixed, attributes) = message.split::<8>()?;
         let [_, _, flags, _, i0, i1, i2, i3] = *fixed;
         let ifindex = IfIndex(u32::from_ne_bytes([i0, i1, i2, i3]));
         let (mut flags, mut local, mut address) = (u32::from(flags), None, None);
@@ -192,11 +184,13 @@ pub(crate) fn dump(connection: &mut Connection, vrf: Option<IfIndex>) -> io::Res
             }
         }
         // On a point-to-point link IFA_ADDRESS is the address of the other end.
-        let Some(address) = local.or(address).filter(|_| flags & UNUSABLE == 0) else { return };
+        local.or(address).filter(|_| flags & UNUSABLE == 0).map(|address| (ifindex, address))
+    })?;
+    for (ifindex, address) in addresses {
         if let Ok(found) = interfaces.binary_search_by_key(&ifindex, |i| i.ifindex) {
             interfaces[found].addresses.push(address);
         }
-    })?;
+    }
     Ok(interfaces)
 }
 

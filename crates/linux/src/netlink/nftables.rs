@@ -219,14 +219,13 @@ fn add_rule(
 
 /// The number of rules in a chain, named by its table and itself; 0 if there is none of that name.
 pub(crate) fn rules(family: u8, (table, chain): (&str, &str)) -> io::Result<usize> {
-    let mut rules = 0;
     let mut connection = Connection::open_for(NETLINK_NETFILTER)?;
-    connection
+    let rules = connection
         .begin(NFT_MSG_GETRULE, libc::NLM_F_DUMP, &about(family))
         .attribute(NFTA_RULE_TABLE, &text(table))
         .attribute(NFTA_RULE_CHAIN, &text(chain))
-        .transact(|message| rules += usize::from(message.kind == NFT_MSG_NEWRULE))?;
-    Ok(rules)
+        .list(|message| (message.kind == NFT_MSG_NEWRULE).then_some(()))?;
+    Ok(rules.len())
 }
 
 /// The chains of a family, and of both families together, that are called at the hooks prerouting and input, in tables whose names do not

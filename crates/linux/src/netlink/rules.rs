@@ -208,14 +208,13 @@ impl fmt::Display for Listed {
     }
 }
 
-/// The rules of a family, in the order in which the kernel asks them.
+/// The rules of a family, in the order in which the kernel asks them. A family that the kernel does not have has none.
 fn list(connection: &mut Connection, ipv6: bool) -> io::Result<Vec<Listed>> {
-    let mut rules = Vec::new();
     let header = [family(ipv6), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    connection
-        .begin(libc::RTM_GETRULE, libc::NLM_F_DUMP, &header)
-        .transact(|message| rules.extend(Listed::read(message)))?;
-    Ok(rules)
+    match connection.begin(libc::RTM_GETRULE, libc::NLM_F_DUMP, &header).list(Listed::read) {
+        Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => Ok(Vec::new()),
+        listed => listed,
+    }
 }
 
 /// Replaces a route that exists, which may be our predecessor's or another program's. A second route of ours stands

@@ -16,14 +16,14 @@ pub(crate) struct Socket {
 
 enum End {
     Kernel(netlink_sys::Socket),
-    #[cfg(feature = "simulated-kernel")]
+    #[cfg(any(test, feature = "simulated-kernel"))]
     Simulated(crate::simulated::Socket),
 }
 
 impl Socket {
     /// Opens a socket for the kernel's `protocol`.
     pub(crate) fn open(protocol: isize) -> io::Result<Self> {
-        #[cfg(feature = "simulated-kernel")]
+        #[cfg(any(test, feature = "simulated-kernel"))]
         if let Some(socket) = crate::simulated::Socket::open(protocol) {
             return Ok(Self { end: End::Simulated(socket) });
         }
@@ -37,7 +37,7 @@ impl Socket {
     pub(crate) fn shorten_refusals(&self) -> io::Result<()> {
         match &self.end {
             End::Kernel(socket) => sys::set_option(socket, SOL_NETLINK, NETLINK_CAP_ACK, 1),
-            #[cfg(feature = "simulated-kernel")]
+            #[cfg(any(test, feature = "simulated-kernel"))]
             End::Simulated(_) => Ok(()),
         }
     }
@@ -46,7 +46,7 @@ impl Socket {
     pub(crate) fn send(&self, requests: &[u8]) -> io::Result<()> {
         match &self.end {
             End::Kernel(socket) => socket.send(requests, 0).map(drop),
-            #[cfg(feature = "simulated-kernel")]
+            #[cfg(any(test, feature = "simulated-kernel"))]
             End::Simulated(socket) => socket.send(requests),
         }
     }
@@ -55,7 +55,7 @@ impl Socket {
     pub(crate) fn receive(&self, answers: &mut [u8]) -> io::Result<usize> {
         match &self.end {
             End::Kernel(socket) => socket.recv(&mut &mut answers[..], 0),
-            #[cfg(feature = "simulated-kernel")]
+            #[cfg(any(test, feature = "simulated-kernel"))]
             End::Simulated(socket) => socket.receive(answers),
         }
     }

@@ -57,21 +57,20 @@ fn deletions(requests: &mut Batch, chain: &Chain, handles: &[u64]) {
 
 /// The handles of our rules in a chain. A missing chain has none.
 fn handles(reader: &mut Connection, chain: &Chain) -> io::Result<Vec<u64>> {
-    let (comment, mut handles) = (comment(), Vec::new());
+    let comment = comment();
     let (table, name) = place(chain);
     reader
         .begin(NFT_MSG_GETRULE, libc::NLM_F_DUMP, &about(chain.family))
         .attribute(NFTA_RULE_TABLE, &text(table))
         .attribute(NFTA_RULE_CHAIN, &text(name));
-    let result = reader.transact(|message| {
-        let Some((_, attributes)) = message.split::<4>() else { return };
-        if find(attributes, NFTA_RULE_USERDATA) == Some(&comment) {
-            handles.extend(find(attributes, NFTA_RULE_HANDLE).and_then(be64_of));
-        }
+    let handles = reader.list(|message| {
+        let (_, attributes) = message.split::<4>()?;
+        find(attributes, NFTA_RULE_USERDATA).filter(|found| *found == comment)?;
+        find(attributes, NFTA_RULE_HANDLE).and_then(be64_of)
     });
-    match result {
+    match handles {
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(Vec::new()),
-        result => result.map(|()| handles),
+        handles => handles,
     }
 }
 

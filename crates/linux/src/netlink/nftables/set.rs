@@ -281,11 +281,12 @@ pub(crate) fn read(
         .attribute(NFTA_SET_ELEM_LIST_ELEMENTS | NESTED, &codec::attribute(NFTA_LIST_ELEM | NESTED, &key));
     let mut state = None;
     let result = connection.transact(|message| {
-        each_element(message, |item| {
+        for (_, item) in elements(message).into_iter().flatten() {
+            let item = Attributes(item);
             let same = octets(item, NFTA_SET_ELEM_KEY) == Some(&element.key)
                 && octets(item, NFTA_SET_ELEM_KEY_END) == element.end.as_deref();
             state = same.then(|| state_of(item));
-        });
+        }
     });
     match result {
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
@@ -314,20 +315,21 @@ pub(crate) fn read_all(
         .begin(NFT_MSG_GETSETELEM, libc::NLM_F_DUMP, &about(NFPROTO_INET))
         .attribute(NFTA_SET_ELEM_LIST_TABLE, &text(table))
         .attribute(NFTA_SET_ELEM_LIST_SET, &text(set));
-    connection.transact(|message| {
-        each_element(message, |item| {
-            if let Some(key) = octets(item, NFTA_SET_ELEM_KEY) {
-                let [end, value] = [NFTA_SET_ELEM_KEY_END, NFTA_SET_ELEM_DATA].map(|kind| octets(item, kind));
-                each(Stored { key, end, value, state: state_of(item) });
-            }
-        });
-    })
+    let lists = connection.list(|message| elements(message).map(|Attributes(list)| list.to_vec()))?;
+    for (_, item) in lists.iter().flat_map(|list| Attributes(list)) {
+        let item = Attributes(item);
+        if let Some(key) = octets(item, NFTA_SET_ELEM_KEY) {
+            let [end, value] = [NFTA_SET_ELEM_KEY_END, NFTA_SET_ELEM_DATA].map(|kind| octets(item, kind));
+            each(Stored { key, end, value, state: state_of(item) });
+        }
+    }
+    Ok(())
 }
 
-fn each_element(message: &codec::Message<'_>, mut each: impl FnMut(Attributes<'_>)) {
-    let Some((_, attributes)) = message.split::<4>() else { return };
-    let list = find(attributes, NFTA_SET_ELEM_LIST_ELEMENTS).unwrap_or(&[]);
-    Attributes(list).for_each(|(_, item)| each(Attributes(item)));
+/// The list of elements in a message.
+fn elements<'a>(message: &codec::Message<'a>) -> Option<Attributes<'a>> {
+    let (_, attributes) = message.split::<4>()?;
+    find(attributes, NFTA_SET_ELEM_LIST_ELEMENTS).map(Attributes)
 }
 
 fn octets(item: Attributes<'_>, kind: u16) -> Option<&[u8]> {
