@@ -1,5 +1,6 @@
 //! Changes of interfaces and routes, as the kernel reports them.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, RawFd};
@@ -26,8 +27,12 @@ const MULTICAST_GROUPS: [u32; 2] = [6, 10];
 /// The table of local and broadcast addresses. Its changes appear as address changes.
 const LOCAL_TABLE: u32 = 255;
 const RTM_F_CLONED: u32 = 0x200;
-/// Most changed prefixes that are reported one by one.
+/// Most changed prefixes of a link that are reported one by one.
 const MOST_PREFIXES: usize = 64;
+/// Most changes of routes that one call reports one by one: a routing daemon can change a million of them at once.
+const MOST_CHANGES: usize = 1024;
+/// Most datagrams that one call reads. The next one goes on, with packets in between.
+const MOST_DATAGRAMS: usize = 4096;
 
 /// All destinations of IPv4, or of IPv6.
 const EVERYWHERE: [Prefix; 2] = [
@@ -43,6 +48,8 @@ pub(crate) struct Events {
     own_table: u32,
     /// The watched multicast routes; `None` until one is requested.
     watched: Option<Watched>,
+    /// Whether the interfaces have changed and could not be read.
+    unread: bool,
 }
 
 impl Events {
@@ -58,7 +65,7 @@ impl Events {
         socket.set_non_blocking(true)?;
         // Best effort: without it the kernel may drop events in a storm. It reports the loss, which `drain` handles.
         let _ = socket.set_rx_buf_sz(1 << 20);
-        Ok(Self { socket, buffer: vec![0; REPLY], own_table, watched: None })
+        Ok(Self { socket, buffer: vec![0; REPLY], own_table, watched: None, unread: false })
     }
 
     /// Reports changes of this multicast route from now on.
@@ -87,13 +94,15 @@ impl Events {
     /// The events since the last call. If the interfaces changed, `routes` reads them again.
     pub(crate) fn drain(&mut self, routes: &mut Routes) -> Vec<Change> {
         let mut news = News {
-            changes: Vec::new(),
-            interfaces: false,
+            interfaces: self.unread,
             removed: false,
+            all: [false; 2],
+            routes: BTreeSet::new(),
+            multicast: BTreeSet::new(),
             own_table: self.own_table,
             watched: &self.watched,
         };
-        loop {
+        for _ in 0..MOST_DATAGRAMS {
             match self.socket.recv(&mut &mut self.buffer[..], 0) {
                 Ok(length) => {
                     routes.clear();
@@ -112,11 +121,16 @@ impl Events {
                 Err(_) => break,
             }
         }
-        if news.interfaces
-            && let Ok(before) = routes.refresh()
+        let mut changes = Vec::new();
+        let before = if news.interfaces { routes.refresh().map(Some) } else { Ok(None) };
+        self.unread = before.is_err();
+        if let Err(error) = &before {
+            tracing::warn!(%error, "the interfaces have changed and cannot be read");
+        }
+        if let Ok(Some(before)) = before
             && before != routes.interfaces()
         {
-            news.changes.insert(0, Change::Interfaces);
+            changes.push(Change::Interfaces);
             // The kernel does not report the routes that disappear with a link or an address. The change of interfaces
             // is reported to the users of that link. The kernel does not report the routes that return with a carrier
             // either, and these may concern any flow.
@@ -127,35 +141,51 @@ impl Events {
                 }
             }
         }
-        if news.removed {
-            news.changes.push(Change::Removed);
-        }
-        news.changes
+        let removed = news.removed;
+        changes.extend(news.of_routes());
+        changes.extend(removed.then_some(Change::Removed));
+        changes
     }
 }
 
 struct News<'a> {
-    changes: Vec<Change>,
     interfaces: bool,
     /// A rule or route of ours may be gone, or no longer the first one.
     removed: bool,
+    /// Whether all routes of IPv4, and of IPv6, may have changed.
+    all: [bool; 2],
+    /// The destinations of other routes that may have changed.
+    routes: BTreeSet<(IpAddr, u8)>,
+    /// The watched multicast routes that may have changed.
+    multicast: BTreeSet<(IpAddr, IpAddr)>,
     own_table: u32,
     watched: &'a Option<Watched>,
 }
 
 impl News<'_> {
-    fn route(&mut self, prefix: Prefix) {
-        self.report(Change::Route(prefix));
-    }
-
-    fn multicast(&mut self, (group, source): (IpAddr, IpAddr)) {
-        self.report(Change::Multicast { group, source });
-    }
-
-    fn report(&mut self, change: Change) {
-        if !self.changes.contains(&change) {
-            self.changes.push(change);
+    fn route(&mut self, Prefix { addr, len }: Prefix) {
+        let ipv6 = usize::from(addr.is_ipv6());
+        if self.all[ipv6] {
+            return;
         }
+        self.routes.insert((addr, len));
+        // One report of all is handled faster than so many.
+        if len == 0 || self.routes.len() > MOST_CHANGES {
+            self.all[ipv6] = true;
+            self.routes.retain(|(addr, _)| addr.is_ipv4() != (ipv6 == 0));
+        }
+    }
+
+    fn multicast(&mut self, route: (IpAddr, IpAddr)) {
+        self.multicast.insert(route);
+    }
+
+    /// The changes of routes, each once.
+    fn of_routes(self) -> impl Iterator<Item = Change> {
+        let all = EVERYWHERE.into_iter().zip(self.all).filter_map(|(prefix, all)| all.then_some(prefix));
+        let some = self.routes.into_iter().map(|(addr, len)| Prefix { addr, len });
+        let multicast = self.multicast.into_iter().map(|(group, source)| Change::Multicast { group, source });
+        all.chain(some).map(Change::Route).chain(multicast)
     }
 
     fn take(&mut self, message: &Message<'_>) {
@@ -268,4 +298,46 @@ pub(super) fn hops(mut data: &[u8]) -> impl Iterator<Item = &[u8]> {
 fn came_up(before: &[Interface], after: &[Interface]) -> Vec<IfIndex> {
     let was_down = |new: &&Interface| before.iter().any(|old| old.ifindex == new.ifindex && !old.up);
     after.iter().filter(|new| new.up).filter(was_down).map(|new| new.ifindex).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn news() -> News<'static> {
+        News {
+            interfaces: false,
+            removed: false,
+            all: [false; 2],
+            routes: BTreeSet::new(),
+            multicast: BTreeSet::new(),
+            own_table: 270,
+            watched: &None,
+        }
+    }
+
+    fn v4(number: u32) -> Prefix {
+        Prefix { addr: IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + number)), len: 32 }
+    }
+
+    /// A routing daemon takes in a full table: the number of reports is bounded, and so is the time that they take.
+    #[test]
+    fn many_changes_of_routes_are_one_change_of_all() {
+        let mut news = news();
+        let v6 = Prefix { addr: "2001:db8::".parse().unwrap(), len: 32 };
+        news.route(v6);
+        (0..1_000_000).for_each(|number| news.route(v4(number)));
+        let changes: Vec<_> = news.of_routes().collect();
+        assert_eq!(changes, [Change::Route(EVERYWHERE[0]), Change::Route(v6)]);
+    }
+
+    #[test]
+    fn a_change_is_reported_once_and_not_beside_one_of_all() {
+        let mut some = news();
+        [2, 1, 2].into_iter().for_each(|number| some.route(v4(number)));
+        assert_eq!(some.of_routes().collect::<Vec<_>>(), [v4(1), v4(2)].map(Change::Route));
+        let mut all = news();
+        [v4(1), EVERYWHERE[0], v4(2)].into_iter().for_each(|prefix| all.route(prefix));
+        assert_eq!(all.of_routes().collect::<Vec<_>>(), [Change::Route(EVERYWHERE[0])]);
+    }
 }
