@@ -136,6 +136,10 @@ impl Flows {
             }
         });
         self.walking = matches!(result, Ok(false));
+        if result.is_err() {
+            // The kernel may go on with its list, and would refuse another one to the same socket.
+            self.walk = Connection::open_for(NETLINK_NETFILTER)?;
+        }
         result.map(drop)
     }
 
@@ -245,7 +249,92 @@ fn compose(tuple: &Tuple, octets: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use signalbox_core::node::Prefix;
+    use signalbox_core::pinhole::{OpenerId, Pinhole};
+    use signalbox_core::traffic::FlowFilter;
+
     use super::*;
+    use crate::netlink::codec::Messages;
+    use crate::netlink::nftables;
+    use crate::pinhole::{PinholeConfig, Pinholes};
+    use crate::simulated::{self, Kernel, Shared};
+
+    const CT_NEW: i32 = (SUBSYSTEM as i32) << 8;
+    /// GETTABLE, GETSETELEM and GETGEN of nftables, and what asks for one flow.
+    const QUESTIONS: [u16; 4] = [nftables::message(1), nftables::message(13), nftables::message(16), CT_GET];
+
+    /// A kernel that tracks one flow, and fails to list it so many times.
+    struct Tracking {
+        flow: Vec<u8>,
+        failures: u32,
+        deleted: u32,
+    }
+
+    impl Kernel for Tracking {
+        fn ask(&mut self, _: isize, requests: &[u8]) -> Vec<Vec<u8>> {
+            let mut answers = Vec::new();
+            for request in Messages(requests) {
+                let flags = i32::from(request.flags);
+                let mut answer = |kind, flags, body: &[u8]| {
+                    answers.push(simulated::message(kind, flags, request.sequence, body));
+                };
+                let listed = flags & libc::NLM_F_DUMP == libc::NLM_F_DUMP;
+                if listed && request.kind == CT_GET && self.failures > 0 {
+                    self.failures -= 1;
+                    answer(libc::NLMSG_ERROR, 0, &(-libc::ENOBUFS).to_ne_bytes());
+                } else if listed {
+                    if request.kind == CT_GET {
+                        answer(CT_NEW, libc::NLM_F_MULTI, &self.flow);
+                    }
+                    answer(libc::NLMSG_DONE, libc::NLM_F_MULTI, &[0; 4]);
+                } else if flags & libc::NLM_F_ACK != 0 {
+                    self.deleted += u32::from(request.kind == CT_DELETE);
+                    answer(libc::NLMSG_ERROR, 0, &[0; 4]);
+                } else if QUESTIONS.contains(&request.kind) {
+                    answer(libc::NLMSG_ERROR, 0, &(-libc::ENOENT).to_ne_bytes());
+                }
+            }
+            answers
+        }
+    }
+
+    /// What passed by a pinhole that is closed ends with the next list that the kernel gives.
+    #[test]
+    fn flows_of_a_closed_pinhole_end_although_the_kernel_fails_once_to_list_them() {
+        let [src, dst] = ["10.0.0.1", "10.0.0.2"].map(|address| address.parse().unwrap());
+        let first = Tuple { src, dst, protocol: 17, src_port: 1000, dst_port: 5004 };
+        let answer = Tuple { src: dst, dst: src, src_port: 5004, dst_port: 1000, ..first };
+        let config = PinholeConfig::default();
+        let mut flow = about(NFPROTO_IPV4).to_vec();
+        codec::nest(&mut flow, CTA_TUPLE_ORIG, |octets| compose(&first, octets));
+        codec::nest(&mut flow, CTA_TUPLE_REPLY, |octets| compose(&answer, octets));
+        codec::put(&mut flow, CTA_MARK, &config.mark.to_be_bytes());
+        codec::put(&mut flow, CTA_ID, &[0, 0, 0, 7]);
+        let kernel = Arc::new(Mutex::new(Tracking { flow, failures: 1, deleted: 0 }));
+        let deleted = || kernel.lock().unwrap().deleted;
+        let shared: Shared = kernel.clone();
+        simulated::run(&shared, || {
+            let mut pinholes = Pinholes::open(&config).unwrap();
+            // From any port, so that the kernel has to list its flows.
+            let ends = FlowFilter::between(Prefix::host(src), Prefix::host(dst));
+            let packets = FlowFilter { protocol: Some(17), dst_port: Some(5004), ..ends };
+            let id = OpenerId::NATFW.pinhole(1);
+            pinholes.request(id, Pinhole::allow(packets), Duration::from_secs(60));
+            assert_eq!(pinholes.flush(), [(id, Ok(()))]);
+            pinholes.release(id);
+            pinholes.flush();
+            assert_eq!(deleted(), 0, "the kernel has failed");
+            while deleted() == 0 {
+                let next = pinholes.wait_time().expect("the flow stands, and nothing is left to do");
+                std::thread::sleep(next);
+                pinholes.flush();
+            }
+            assert_eq!(deleted(), 1);
+        });
+    }
 
     #[test]
     fn a_tuple_is_read_as_it_is_written() {

@@ -119,6 +119,8 @@ pub struct Pinholes {
     index: Index,
     /// Whether flows may stand whose pinhole is closed.
     walk: bool,
+    /// Whether the kernel failed when they were ended last.
+    failing: bool,
     last_walk: Option<Instant>,
     next_check: Instant,
     /// When this process removes what a former process left, and no pinhole has replaced.
@@ -152,6 +154,7 @@ impl Pinholes {
             wanted: Vec::new(),
             index,
             walk: false,
+            failing: false,
             last_walk: None,
             next_check: Instant::now(),
             adopted: None,
@@ -420,8 +423,15 @@ impl Pinholes {
     fn maintain(&mut self) {
         let now = Instant::now();
         self.step_left(now);
-        if let Err(error) = self.end_flows(now) {
-            tracing::warn!(%error, "flows of closed pinholes were not deleted");
+        match self.end_flows(now) {
+            Ok(()) => self.failing &= self.walk || self.flows.is_walking(),
+            Err(error) => {
+                // They pass without a pinhole: another walk finds them.
+                self.walk = true;
+                if !std::mem::replace(&mut self.failing, true) {
+                    tracing::warn!(%error, "flows of closed pinholes were not deleted; it is tried again");
+                }
+            }
         }
         if self.watches() && self.next_check <= now {
             self.next_check = now + CHECKS;
