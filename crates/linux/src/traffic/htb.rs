@@ -327,20 +327,21 @@ impl Queues {
     }
 
     /// Whether the queues of best effort and of excess are there, all classes beside the pool, and these classes of the pool.
+    ///
+    /// Only the classes of this link are asked for, which name their queues. The kernel's list of the queues of all links can lack some: it
+    /// goes on at a number, and the numbers change when an interface is removed meanwhile.
     pub(super) fn are_whole(&self, connection: &mut Connection, pool: &BTreeSet<u16>) -> io::Result<bool> {
         let (mut leaves, mut fixed_classes, mut of_pool) = (0, 0, 0);
         let number = |fixed: &[u8; 20], at: usize| fixed.get(at..).and_then(u32_of);
-        connection.begin(libc::RTM_GETQDISC, libc::NLM_F_DUMP, &message(0, 0, 0)).transact(|answer| {
-            let Some((fixed, _)) = answer.split::<20>() else { return };
-            let ours = matches!(number(fixed, 8), Some(LEAF | EXCESS_LEAF));
-            leaves += usize::from(ours && number(fixed, 4) == Some(self.ifindex));
-        })?;
         let everything = message(self.ifindex, 0, 0);
         connection.begin(libc::RTM_GETTCLASS, libc::NLM_F_DUMP, &everything).transact(|answer| {
             let Some((fixed, _)) = answer.split::<20>() else { return };
             let Some(minor) = number(fixed, 8).and_then(|class| u16::try_from(class ^ MAJOR).ok()) else {
                 return;
             };
+            let leaf = [(BEST_EFFORT, LEAF), (EXCESS, EXCESS_LEAF)]
+                .contains(&(minor, number(fixed, 16).unwrap_or(0)));
+            leaves += usize::from(leaf);
             fixed_classes += usize::from(!is_own(minor));
             of_pool += usize::from(pool.contains(&minor));
         })?;
@@ -426,7 +427,11 @@ fn message(ifindex: u32, handle: u32, parent: u32) -> [u8; 20] {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
+    use crate::netlink::codec::Messages;
+    use crate::simulated::{self, Kernel, Shared};
 
     #[test]
     fn classes_have_numbers_of_their_own() {
@@ -439,6 +444,47 @@ mod tests {
         assert_eq!(minors.iter().collect::<BTreeSet<_>>().len(), minors.len());
         assert_eq!(minors.len(), FIXED_CLASSES + usize::from(MOST_CLASSES));
         assert_eq!(shared(ServiceClass::Dscp(0x7f)), shared(ServiceClass::Dscp(0x3f)));
+    }
+
+    /// A kernel with one link of ours, whose classes have these leaves. Its list of all queues is empty.
+    struct Listing(Vec<(u16, u32)>);
+
+    impl Kernel for Listing {
+        fn ask(&mut self, _: isize, requests: &[u8]) -> Vec<Vec<u8>> {
+            let request = Messages(requests).next().unwrap();
+            let answer =
+                |kind, body: &[u8]| simulated::message(kind, libc::NLM_F_MULTI, request.sequence, body);
+            let classes = self.0.iter().filter(|_| request.kind == libc::RTM_GETTCLASS);
+            let classes = classes.map(|(minor, leaf)| {
+                let mut fixed = message(7, class_id(*minor), MAJOR);
+                fixed[16..].copy_from_slice(&leaf.to_ne_bytes());
+                answer(libc::RTM_NEWTCLASS.into(), &fixed)
+            });
+            classes.chain([answer(libc::NLMSG_DONE, &[0; 4])]).collect()
+        }
+    }
+
+    #[test]
+    fn a_link_is_whole_whatever_the_kernel_lists_of_others() {
+        let dscps = (0..64).map(|dscp| shared(ServiceClass::Dscp(dscp)));
+        let minors =
+            [ROOT_CLASS, BEST_EFFORT, OWN_SIGNALING, PASSING_SIGNALING, EXCESS, GUARANTEED, CONTROLLED_LOAD];
+        let minors: Vec<u16> = minors.into_iter().chain(dscps).chain([own(3)]).collect();
+        let whole = |without: u16, excess: u32| {
+            let leaf = |minor| match minor {
+                BEST_EFFORT => LEAF,
+                EXCESS => excess,
+                _ => 0,
+            };
+            let there = minors.iter().filter(|minor| **minor != without);
+            let kernel: Shared =
+                Arc::new(Mutex::new(Listing(there.map(|minor| (*minor, leaf(*minor))).collect())));
+            let mut connection = simulated::run(&kernel, Connection::open).unwrap();
+            Queues::new(7, 1_000_000).are_whole(&mut connection, &BTreeSet::from([own(3)])).unwrap()
+        };
+        assert!(whole(0, EXCESS_LEAF));
+        // A queue in the place of ours, and classes that are missing.
+        assert!(!whole(0, 0x8001 << 16) && !whole(own(3), EXCESS_LEAF) && !whole(EXCESS, EXCESS_LEAF));
     }
 
     #[test]

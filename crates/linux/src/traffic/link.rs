@@ -406,17 +406,14 @@ impl Link {
 
     fn mend_queues(&mut self, connection: &mut Connection) -> Result<bool, OpenError> {
         let reading = |error| system("reading the queueing disciplines", error);
-        let whole = match htb::root(connection, self.ifindex).map_err(reading)? {
-            Root::Ours if self.queues.are_whole(connection, &self.queues_in_use()).map_err(reading)? => true,
-            Root::Ours => {
-                htb::remove(connection, self.ifindex)
-                    .map_err(|error| system("removing damaged queues", error))?;
-                false
-            }
-            Root::Default => false,
-            Root::Foreign(qdisc) => return Err(foreign(self.name(), &qdisc)),
-        };
+        let whole = self.queues.are_whole(connection, &self.queues_in_use()).map_err(reading)?;
         if !whole {
+            match htb::root(connection, self.ifindex).map_err(reading)? {
+                Root::Ours => htb::remove(connection, self.ifindex)
+                    .map_err(|error| system("removing damaged queues", error))?,
+                Root::Default => {}
+                Root::Foreign(qdisc) => return Err(foreign(self.name(), &qdisc)),
+            }
             self.queues
                 .make(&self.config, self.link_header)
                 .map_err(|error| system("making the queues again", error))?;
