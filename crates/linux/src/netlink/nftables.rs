@@ -28,6 +28,7 @@ const NFT_MSG_NEWTABLE: u16 = message(0);
 const NFT_MSG_DELTABLE: u16 = message(2);
 const NFT_MSG_NEWCHAIN: u16 = message(3);
 const NFT_MSG_GETCHAIN: u16 = message(4);
+const NFT_MSG_DELCHAIN: u16 = message(5);
 const NFT_MSG_NEWRULE: u16 = message(6);
 const NFT_MSG_GETRULE: u16 = message(7);
 const NFT_MSG_DELRULE: u16 = message(8);
@@ -56,11 +57,18 @@ const NFTA_RULE_EXPRESSIONS: u16 = 4;
 pub(crate) const NFTA_RULE_USERDATA: u16 = 7;
 
 /// The messages that take away something in a table, or the table: DELTABLE, DELCHAIN, DELRULE, DELSET.
-pub(crate) const REMOVALS: [u16; 4] = [NFT_MSG_DELTABLE, message(5), NFT_MSG_DELRULE, message(11)];
+pub(crate) const REMOVALS: [u16; 4] =
+    [NFT_MSG_DELTABLE, NFT_MSG_DELCHAIN, NFT_MSG_DELRULE, set::NFT_MSG_DELSET];
 
 /// The messages that make, change or take away tables, chains and rules: NEWTABLE, DELTABLE, NEWCHAIN, DELCHAIN, NEWRULE, DELRULE.
-pub(crate) const RULES: [u16; 6] =
-    [NFT_MSG_NEWTABLE, NFT_MSG_DELTABLE, NFT_MSG_NEWCHAIN, message(5), NFT_MSG_NEWRULE, NFT_MSG_DELRULE];
+pub(crate) const RULES: [u16; 6] = [
+    NFT_MSG_NEWTABLE,
+    NFT_MSG_DELTABLE,
+    NFT_MSG_NEWCHAIN,
+    NFT_MSG_DELCHAIN,
+    NFT_MSG_NEWRULE,
+    NFT_MSG_DELRULE,
+];
 
 /// The place in the path of a packet at which a chain is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,6 +167,14 @@ pub(crate) fn inner_chain<'a>(
         .begin(NFT_MSG_NEWCHAIN, libc::NLM_F_CREATE, &about(family))
         .attribute(NFTA_CHAIN_TABLE, &text(table))
         .attribute(NFTA_CHAIN_NAME, &text(name))
+}
+
+/// Appends the deletion of a chain that nothing leads to.
+pub(crate) fn delete_chain(requests: &mut Batch, family: u8, (table, name): (&str, &str)) {
+    requests
+        .begin(NFT_MSG_DELCHAIN, 0, &about(family))
+        .attribute(NFTA_CHAIN_TABLE, &text(table))
+        .attribute(NFTA_CHAIN_NAME, &text(name));
 }
 
 /// Appends the deletion of all rules of a chain.

@@ -479,6 +479,14 @@ impl Link {
         }
     }
 
+    /// What the link has in nftables, if it has anything.
+    pub(super) fn into_maps(self) -> Option<Maps> {
+        match self.classifier {
+            Classifier::Bpf(_) => None,
+            Classifier::Nft(maps) => Some(maps),
+        }
+    }
+
     /// Whether the link classifies by nftables.
     pub(super) const fn uses_nft(&self) -> bool {
         matches!(self.classifier, Classifier::Nft(_))

@@ -5,6 +5,7 @@ use std::io;
 use super::config::{Enforcement, TrafficConfig};
 use super::kept::Kept;
 use super::link::Link;
+use super::nft::Maps;
 use super::{Enforcer, htb, nft};
 use crate::error::OpenError;
 use crate::netlink::interfaces::{self, LinkLayer};
@@ -28,24 +29,9 @@ impl Enforcer {
             }
         };
         let there = |ifindex: u32, name: &str| links.iter().any(|l| l.ifindex == ifindex && l.name == name);
-        // The queues of an interface go with it. One that has another name has them still, and no link of the configuration
-        // names it.
-        let connection = &mut self.connection;
-        self.links.retain(|ifindex, link| {
-            let stays = there(*ifindex, link.name());
-            if let Some(renamed) = links.iter().find(|one| !stays && one.ifindex == *ifindex) {
-                let (interface, name) = (link.name().to_owned(), &renamed.name);
-                match link.close(connection) {
-                    Ok(()) => {
-                        tracing::warn!(interface, name, "the interface has another name; its queues are gone")
-                    }
-                    Err(error) => {
-                        tracing::warn!(interface, name, %error, "queues stay at a renamed interface")
-                    }
-                }
-            }
-            stays
-        });
+        let gone = self.links.iter().filter(|(ifindex, link)| !there(**ifindex, link.name()));
+        let gone: Vec<u32> = gone.map(|(ifindex, _)| *ifindex).collect();
+        self.leave(&gone, &links);
         self.held.retain(|_, held| self.links.contains_key(&held.reservation.ifindex.0));
         self.adopted.by_flow.retain(|(ifindex, _), _| self.links.contains_key(&ifindex.0));
         let mut failed = Vec::new();
@@ -94,6 +80,39 @@ impl Enforcer {
             self.adopt(adopted, kept.until);
         }
         failed
+    }
+
+    /// Gives up links that are gone, or have another name among those that are there, and removes what they have in the kernel.
+    fn leave(&mut self, gone: &[u32], there: &[LinkLayer]) {
+        let mut maps = Vec::new();
+        for ifindex in gone {
+            let Some(mut link) = self.links.remove(ifindex) else { continue };
+            // The queues of an interface go with it. One that has another name has them still, and no link of the configuration
+            // names it.
+            if let Some(renamed) = there.iter().find(|one| one.ifindex == *ifindex) {
+                let (interface, name) = (link.name().to_owned(), &renamed.name);
+                match link.close(&mut self.connection) {
+                    Ok(()) => {
+                        tracing::warn!(interface, name, "the interface has another name; its queues are gone")
+                    }
+                    Err(error) => {
+                        tracing::warn!(interface, name, %error, "queues stay at a renamed interface")
+                    }
+                }
+            }
+            maps.extend(link.into_maps());
+        }
+        // What it has in nftables stays: the next interface of this name has another number. The last one takes the table with it.
+        let removed = if maps.is_empty() {
+            Ok(())
+        } else if self.uses_nft() {
+            maps.into_iter().try_for_each(Maps::remove)
+        } else {
+            nft::remove(&self.config.scope.name(nft::TABLE))
+        };
+        if let Err(error) = removed {
+            tracing::warn!(%error, "nftables maps of a link that is gone stay behind");
+        }
     }
 
     /// The interfaces that are this enforcer's: those of its VRF. Without one, all but those of VRFs, unless the configuration names

@@ -86,6 +86,12 @@ impl Maps {
         &self.table
     }
 
+    /// Removes the maps and the chains of the link.
+    pub(super) fn remove(mut self) -> io::Result<()> {
+        let (table, names) = (self.table.as_str(), self.names);
+        nftables::transact(&mut self.requests, |requests| rules::remove(requests, table, names))
+    }
+
     /// Whether the rules of the link are all there. Nothing that has rules in front of it can be deleted alone.
     pub(super) fn are_whole(&self) -> io::Result<bool> {
         Ok(rules(&self.table, self.names)? == self.rules)

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use signalbox_core::traffic::ReservationId;
 use signalbox_linux::netns::Namespace;
-use signalbox_linux::traffic::{Enforcement, Enforcer, TrafficConfig};
-use signalbox_linux::{Change, Io, IoConfig};
+use signalbox_linux::traffic::{Enforcement, Enforcer, LinkConfig, TrafficConfig};
+use signalbox_linux::{Change, Io, IoConfig, topology};
 
 use crate::network::{Network, PATIENCE, config, footprint, gist, open, tool, until};
 use crate::rsvp::rsvp;
@@ -94,6 +94,54 @@ fn removed_queues_and_filters_return_with_their_reservations() {
                 io.close().unwrap();
             })
             .unwrap();
+    }
+}
+
+/// A tunnel that comes and goes has another number each time: what the former one had without eBPF is gone.
+#[test]
+fn what_a_link_has_in_nftables_goes_with_it() {
+    let net = Network::new("unlinked");
+    let links = ["ra", "rb"].map(|name| LinkConfig { classes: 5, ..LinkConfig::new(name, traffic::RATE) });
+    for links in [links.to_vec(), links[1..].to_vec()] {
+        let alone = links.len() == 1;
+        let config = TrafficConfig {
+            ebpf: false,
+            enforcement: Enforcement::BestEffort,
+            links,
+            ..TrafficConfig::default()
+        };
+        let mut enforcer = net.r.run(|| Enforcer::open(&config).unwrap()).unwrap();
+        // The names of what links have there, without their numbers.
+        let named = || {
+            let state = tool(&net.r, "nft list ruleset");
+            let mut names: Vec<_> = state
+                .split_whitespace()
+                .filter_map(|word| word.strip_prefix("link"))
+                .map(|word| word.trim_start_matches(|c: char| c.is_ascii_digit()).to_owned())
+                .collect();
+            names.sort();
+            names
+        };
+        let whole = named();
+        for number in 0..3_u64 {
+            net.r
+                .run(|| {
+                    let mut marked = traffic::reservation(traffic::ifindex("rb"), 5004);
+                    marked.mark_dscp = Some(46);
+                    enforcer.reserve(ReservationId(number), &marked);
+                    assert_eq!(enforcer.flush(), [(ReservationId(number), Ok(()))]);
+                })
+                .unwrap();
+            topology::delete_link(&net.r, "rb").unwrap();
+            assert_eq!(net.r.run(|| enforcer.refresh()).unwrap(), []);
+            assert_eq!(named().is_empty(), alone, "of ra alone");
+            assert_eq!(named().len() * 2, if alone { 0 } else { whole.len() });
+            topology::create_veth(&net.r, "rb", &net.b, "b0").unwrap();
+            assert_eq!(net.r.run(|| enforcer.refresh()).unwrap(), []);
+            assert_eq!(named(), whole, "as before");
+        }
+        net.r.run(|| enforcer.close()).unwrap().unwrap();
+        assert_eq!(tool(&net.r, "nft list tables"), "");
     }
 }
 

@@ -13,6 +13,7 @@ use crate::netlink::Batch;
 use crate::netlink::codec::{self, Attributes, Connection, NESTED, be64_of, find};
 
 const NFT_MSG_NEWSET: u16 = message(9);
+pub(super) const NFT_MSG_DELSET: u16 = message(11);
 const NFT_MSG_NEWSETELEM: u16 = message(12);
 const NFT_MSG_GETSETELEM: u16 = message(13);
 const NFT_MSG_DELSETELEM: u16 = message(14);
@@ -228,6 +229,14 @@ pub(crate) fn empty(requests: &mut Batch, (table, set): (&str, &str)) {
         .begin(NFT_MSG_DELSETELEM, 0, &about(NFPROTO_INET))
         .attribute(NFTA_SET_ELEM_LIST_TABLE, &text(table))
         .attribute(NFTA_SET_ELEM_LIST_SET, &text(set));
+}
+
+/// Appends the deletion of a set that no rule uses.
+pub(crate) fn delete(requests: &mut Batch, (table, set): (&str, &str)) {
+    requests
+        .begin(NFT_MSG_DELSET, 0, &about(NFPROTO_INET))
+        .attribute(NFTA_SET_TABLE, &text(table))
+        .attribute(NFTA_SET_NAME, &text(set));
 }
 
 /// Appends a change of an element.

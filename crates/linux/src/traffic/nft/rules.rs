@@ -116,6 +116,27 @@ pub(super) fn compose(requests: &mut Batch, table: &str, names: Names, share: u6
     rule(&|rule| flow::go_by_class(rule, &names.marks()));
 }
 
+/// Appends the deletion of what a link has, which is all made first: what is missing is no error then.
+pub(super) fn remove(requests: &mut Batch, table: &str, names: Names) {
+    nftables::table(requests, NFPROTO_INET, table, 0, false);
+    maps(requests, table, names);
+    chains(requests, table, names, &Kind::ALL);
+    nftables::delete_chain(requests, NFPROTO_INET, (table, &names.link()));
+    let by_flow = PLACES.map(|(ipv6, ranges)| names.map(ipv6, ranges));
+    for map in by_flow.iter().chain([&names.marks()]) {
+        set::delete(requests, (table, map));
+    }
+    for chain in inner_chains(names, &Kind::ALL) {
+        nftables::delete_chain(requests, NFPROTO_INET, (table, &chain));
+    }
+}
+
+/// The chains to which the link's chain leads.
+fn inner_chains(names: Names, kinds: &[Kind]) -> Vec<String> {
+    let to_signaling = kinds.iter().map(|kind| names.signaling(*kind));
+    to_signaling.chain((0..CODE_POINTS).map(|dscp| names.mark_chain(dscp))).collect()
+}
+
 /// The maps. An interface that was away may come back with its number: then its former elements are there.
 fn maps(requests: &mut Batch, table: &str, names: Names) {
     let by_flow = PLACES.map(|(ipv6, ranges)| {
@@ -132,9 +153,7 @@ fn maps(requests: &mut Batch, table: &str, names: Names) {
 
 /// The chains, without the rules that they may have had.
 fn chains(requests: &mut Batch, table: &str, names: Names, kinds: &[Kind]) {
-    let to_signaling = kinds.iter().map(|kind| names.signaling(*kind));
-    let inner: Vec<String> =
-        to_signaling.chain((0..CODE_POINTS).map(|dscp| names.mark_chain(dscp))).collect();
+    let inner = inner_chains(names, kinds);
     for chain in &inner {
         nftables::inner_chain(requests, NFPROTO_INET, (table, chain));
     }
