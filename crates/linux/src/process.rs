@@ -129,6 +129,26 @@ pub fn raise_file_limit() -> io::Result<u64> {
     Ok(hard)
 }
 
+/// Raises the limit of locked memory of this process to so many octets, as far as the system allows it: a privileged process raises what it
+/// may have at most, too. A higher limit stays. Returns the limit that is in force.
+///
+/// # Errors
+/// The system refuses the call.
+pub fn raise_locked_memory(octets: u64) -> io::Result<u64> {
+    const KIND: Resource = Resource::RLIMIT_MEMLOCK;
+    let (soft, hard) = getrlimit(KIND)?;
+    if soft >= octets {
+        return Ok(soft);
+    }
+    if setrlimit(KIND, octets, hard.max(octets)).is_ok() {
+        return Ok(octets);
+    }
+    if soft < hard {
+        setrlimit(KIND, hard, hard)?;
+    }
+    Ok(hard)
+}
+
 /// Lets the calling thread run before those of ordinary programs, for the rest of its life. It is for threads that send by a clock or
 /// note when something arrives, and need little of a processor.
 ///
@@ -167,6 +187,23 @@ mod tests {
         }
         assert!(before.memory > 100_000);
         assert!(Usage::of(&Identity { start: own.start + 1, ..own }).is_err());
+    }
+
+    /// A limit that is too low is raised, and one that is high enough stays.
+    #[test]
+    fn the_limit_of_locked_memory_is_raised_as_far_as_the_system_allows() {
+        let (former, hard) = getrlimit(Resource::RLIMIT_MEMLOCK).unwrap();
+        let low = hard.min(4096);
+        setrlimit(Resource::RLIMIT_MEMLOCK, low, hard).unwrap();
+        let limits = || getrlimit(Resource::RLIMIT_MEMLOCK).unwrap();
+        let middle = hard.min(8192);
+        assert_eq!((raise_locked_memory(middle).unwrap(), limits()), (middle, (middle, hard)));
+        assert_eq!((raise_locked_memory(low).unwrap(), limits()), (middle, (middle, hard)));
+        // Only a privileged process gets more than it may have at most.
+        let most = hard.saturating_add(4096);
+        let raised = raise_locked_memory(most).unwrap();
+        assert!([hard, most].contains(&raised) && limits() == (raised, raised), "{raised} {:?}", limits());
+        setrlimit(Resource::RLIMIT_MEMLOCK, former, hard).unwrap();
     }
 
     #[test]

@@ -7,12 +7,13 @@ use std::path::Path;
 /// The capabilities of the helper: the interception, packets with Router Alert, and ports below 1024.
 const OF_HELPER: &str = "CAP_NET_ADMIN CAP_NET_RAW CAP_NET_BIND_SERVICE";
 /// Keys in which the units differ on purpose.
-const OWN: [&str; 11] = [
+const OWN: [&str; 12] = [
     "ExecStart",
     "ExecReload",
     "Restart",
     "WatchdogSec",
     "LimitNOFILE",
+    "LimitMEMLOCK",
     "RuntimeDirectory",
     "RuntimeDirectoryPreserve",
     "StateDirectory",

@@ -75,6 +75,16 @@ const fn most_flows(config: &LinkConfig) -> u32 {
     config.max_reservations + config.max_reservations / 2
 }
 
+/// The octets that Linux 5.10 counts as locked memory for the classifier of a link with its maps, at most: an element of a hash takes
+/// 48 octets and an entry of a list beside its key and its value.
+pub(super) fn locked_memory(config: &LinkConfig) -> u64 {
+    const ELEMENT: usize = 48 + 2 * 16 + KEY + 8;
+    /// The program, the shapes, and the rest of a page of each map.
+    const FIXED: u64 = 128 * 1024;
+    let slots = u64::from(config.max_reservations) + Kind::ALL.len() as u64;
+    u64::from(most_flows(config)) * ELEMENT as u64 + slots * (POLICY + STATE) as u64 + FIXED
+}
+
 /// Writes the token buckets of signaling.
 fn limit_signaling(policies: &Map, config: &LinkConfig) -> io::Result<()> {
     for kind in Kind::ALL {

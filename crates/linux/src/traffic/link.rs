@@ -124,8 +124,8 @@ impl Link {
                 return Err(OpenError::new(
                     "missing-ebpf",
                     missing,
-                    "give the program CAP_BPF and CAP_PERFMON on a kernel from 5.11, or set enforcement.mode = \
-                     \"best-effort\"",
+                    "give the program CAP_BPF and CAP_PERFMON, before Linux 5.11 also more locked memory \
+                     (LimitMEMLOCK=, ulimit -l), or set enforcement.mode = \"best-effort\"",
                 ));
             }
             lacking.push(missing);

@@ -7,6 +7,7 @@
 //! * `nft` finds the queue by nftables where eBPF is not allowed, with fewer capabilities.
 //! * `kept` leaves the queues in force at a planned end, and adopts those of the process before.
 //! * `link` holds the state of one interface, [`Enforcer`] all links and reservations; `links` opens the links.
+//! * `room` raises the limit of locked memory where the kernel counts maps as such.
 //! * `ahead` makes own queues before reservations need them.
 //!
 //! Everything depends on one qdisc at the interface, which has a fixed number, and is removed with it: see
@@ -24,6 +25,7 @@ mod nft;
 mod object;
 mod rates;
 mod restore;
+mod room;
 mod signaling;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -40,17 +42,31 @@ pub use config::{Capabilities, Enforcement, LinkConfig, Policing, TrafficConfig}
 use kept::Adopted;
 pub use kept::{Kept, KeptLink};
 use link::{Link, Missing, Place};
+use room::Room;
 pub use signaling::Signaling;
 
 use crate::error::OpenError;
 use crate::netlink::Batch;
 use crate::netlink::codec::Connection;
+use crate::process::raise_locked_memory;
+use crate::sys::kernel_version;
 
 /// Whether the kernel takes the classifier from this process. It is loaded, and removed at once.
 #[must_use]
 pub fn can_classify() -> bool {
     let config = LinkConfig { max_reservations: 1, ..LinkConfig::new("", 1_000_000) };
-    Loaded::load(&config).is_ok()
+    let mut room = Room::new(std::slice::from_ref(&config), kernel_version());
+    load(&config, &mut room).is_ok()
+}
+
+/// Loads the classifier of a link, and makes room for it where the kernel demands that.
+fn load(link: &LinkConfig, room: &mut Room) -> io::Result<Loaded> {
+    loop {
+        match Loaded::load(link) {
+            Err(error) if room.grow(&error, raise_locked_memory) => {}
+            result => return result,
+        }
+    }
 }
 
 /// The counters of one reservation.
@@ -110,13 +126,14 @@ signalbox_core::counters! {
 /// Loads the classifier of each link, as long as this process may.
 fn classifiers(config: &TrafficConfig) -> Vec<Result<Loaded, Missing>> {
     let wanted = config.ebpf && config.enforcement != Enforcement::Off;
-    let load = |link: &LinkConfig| {
+    let mut room = Room::new(&config.links, kernel_version());
+    let one = |link: &LinkConfig| {
         if !wanted {
             return Err(Missing::Off);
         }
-        Loaded::load(link).map_err(|error| Missing::Refused(error.to_string()))
+        load(link, &mut room).map_err(|error| Missing::Refused(error.to_string()))
     };
-    config.links.iter().map(load).collect()
+    config.links.iter().map(one).collect()
 }
 
 enum Operation {
