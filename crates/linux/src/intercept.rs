@@ -15,6 +15,7 @@
 //! program can remove it, and `nft flush ruleset` leaves it. [`Interception::restore`] installs again what was removed
 //! nevertheless.
 
+mod kinds;
 mod sources;
 
 use std::io;
@@ -29,6 +30,7 @@ use crate::netlink::nftables::expression::{self, Compare, Header};
 use crate::netlink::nftables::{self, Hook, LAST, NFPROTO_IPV4, NFPROTO_IPV6, RAW, begin, transact};
 use crate::netlink::rules::{self, Rank};
 use crate::scope::Scope;
+use kinds::Kinds;
 pub(crate) use sources::{Sources, value};
 
 /// Name of the tables, in families `ip` and `ip6`.
@@ -54,9 +56,8 @@ const UDP_HEADER: u32 = 8;
 pub(crate) struct Interception {
     config: IoConfig,
     requests: Batch,
-    owned: bool,
-    /// The kernel compares sources with the interface by which they came in.
-    compares: bool,
+    /// What the kernel is asked for, and after the first rules what it has taken.
+    kinds: Kinds,
     laid: bool,
 }
 
@@ -67,8 +68,7 @@ pub(crate) fn lay(config: &IoConfig) -> Result<Interception, OpenError> {
     let mut interception = Interception {
         config: config.clone(),
         requests,
-        owned: config.own_tables,
-        compares: true,
+        kinds: Kinds { owned: config.own_tables, compares: true },
         laid: true,
     };
     // The policy rule and the route are added first and removed last. The kernel drops a redirected packet that has no
@@ -112,9 +112,9 @@ pub(crate) fn clear(config: &IoConfig) -> Result<(), OpenError> {
 pub(crate) fn check(config: &IoConfig) -> Result<(), OpenError> {
     let mut requests = open()?;
     let mut refused = None;
-    for compares in [true, false] {
+    for kinds in (Kinds { owned: false, compares: true }).and_less(judges_sources(config)) {
         begin(&mut requests);
-        compose(&mut requests, config, Kinds { owned: false, compares });
+        compose(&mut requests, config, kinds);
         refused = requests.send_trial().map_err(|error| explain(&error))?.into_iter().next();
         if !refused.as_ref().is_some_and(|(_, error)| is_unsupported(error)) {
             break;
@@ -126,24 +126,17 @@ pub(crate) fn check(config: &IoConfig) -> Result<(), OpenError> {
 impl Interception {
     /// Installs the rules.
     fn lay_rules(&mut self) -> Result<(), OpenError> {
-        let Self { config, requests, owned, compares, .. } = self;
-        let mut lay = |owned, compares| {
-            transact(requests, |requests| compose(requests, config, Kinds { owned, compares }))
-        };
-        let mut result = lay(*owned, *compares);
-        if *compares && judges_sources(config) && result.as_ref().is_err_and(is_unsupported) {
-            *compares = false;
-            result = lay(*owned, false);
-            if result.is_ok() {
-                tracing::warn!(
-                    "the kernel does not compare the source of a message with the route to it (nft_fib, from Linux 5.19 on): \
-                     filter forged sources by rp_filter"
-                );
+        let Self { config, requests, kinds, .. } = self;
+        let mut result = Ok(());
+        for less in kinds.and_less(judges_sources(config)) {
+            result = transact(requests, |requests| compose(requests, config, less));
+            if !result.as_ref().is_err_and(is_unsupported) {
+                if result.is_ok() {
+                    kinds.lacking(less).for_each(|line| tracing::warn!("{line}"));
+                    *kinds = less;
+                }
+                break;
             }
-        }
-        if *owned && result.as_ref().is_err_and(is_unsupported) {
-            *owned = false;
-            result = lay(false, *compares);
         }
         result.map_err(|error| explain(&error))
     }
@@ -155,9 +148,9 @@ impl Interception {
             missing |= restore_route(ipv6, &self.config)?;
         }
         // The kernel protects a table that has an owner.
-        if !self.owned {
+        if !self.kinds.owned {
             let whole = |ipv6| {
-                let planned = plan(&self.config, ipv6, self.compares);
+                let planned = plan(&self.config, ipv6, self.kinds.compares);
                 let table = self.config.scope.name(TABLE);
                 for chain in [CHAIN, ARRIVING, SENT, TESTED, UNPROVED] {
                     let wanted = planned.iter().filter(|rule| rule.chain() == chain).count();
@@ -260,13 +253,6 @@ fn compose_removal(requests: &mut Batch, config: &IoConfig) {
         nftables::table(requests, family, &table, 0, false);
         nftables::delete_table(requests, family, &table);
     }
-}
-
-/// What a kernel supports.
-#[derive(Clone, Copy)]
-struct Kinds {
-    owned: bool,
-    compares: bool,
 }
 
 fn is_unsupported(error: &io::Error) -> bool {

@@ -43,6 +43,8 @@ pub(crate) struct Routes {
     cache: Cache,
     /// The VRF whose routes are asked for.
     vrf: Option<Vrf>,
+    /// Whether the kernel has refused to tell routes of groups of IPv6.
+    pub(super) groups_refused: bool,
 }
 
 /// The variant of the lookup request.
@@ -63,7 +65,7 @@ impl Routes {
     pub(crate) fn open(vrf: Option<Vrf>) -> io::Result<Self> {
         let mut connection = Connection::open()?;
         let interfaces = super::interfaces::dump(&mut connection, vrf.map(|vrf| vrf.ifindex))?;
-        Ok(Self { connection, interfaces, cache: Cache::new()?, vrf })
+        Ok(Self { connection, interfaces, cache: Cache::new()?, vrf, groups_refused: false })
     }
 
     pub(super) const fn vrf(&self) -> Option<Vrf> {

@@ -111,8 +111,17 @@ impl Routes {
             connection.attribute(RTA_TABLE, &u32::from(libc::RT_TABLE_MAIN).to_ne_bytes());
         }
         let mut route = None;
-        // A refusal means that there is no such route, or no multicast forwarding at all.
-        let _ = connection.transact(|message| route = read(message));
+        // Another refusal means that there is no such route.
+        if let Err(error) = connection.transact(|message| route = read(message))
+            && error.raw_os_error() == Some(libc::EOPNOTSUPP)
+            && group.is_ipv6()
+            && !std::mem::replace(&mut self.groups_refused, true)
+        {
+            tracing::warn!(
+                "the kernel does not tell the routes of IPv6 groups (from Linux 6.0 on, with CONFIG_IPV6_MROUTE): nothing is reserved \
+                 for groups beyond this node"
+            );
+        }
         route
     }
 }

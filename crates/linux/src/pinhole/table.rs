@@ -67,6 +67,12 @@ impl Table {
                 Err(error) if unsupported(error) => self.owned = false,
                 _ => return result,
             }
+            self.lay_with(0)?;
+            tracing::info!(
+                "the kernel has no tables of nftables with an owner that stay when it ends (from Linux 6.9 on): other programs can \
+                 remove the pinholes, such as a reload of the ruleset, and this process opens them again within two seconds"
+            );
+            return Ok(());
         }
         self.lay_with(0)
     }

@@ -9,19 +9,10 @@ use signalbox_core::{AlertRule, Entry, EntryRequest, Intercept, Match};
 use signalbox_linux::netns::Namespace;
 use signalbox_linux::{Batch, Io, IoConfig, topology};
 
-use crate::network::{Addresses, Network, PATIENCE, families, open, tool};
+use crate::network::{Addresses, Network, PATIENCE, families, has_owned_tables, open, tool};
 use crate::rsvp::Got;
 
 pub(crate) const MAGIC: u32 = 0x4711_4711;
-
-/// Whether the kernel passes messages to a queue by a table of this process.
-pub(crate) fn is_queued() -> bool {
-    let queued = signalbox_linux::kernel_version().is_none_or(|version| version >= (5, 12));
-    if !queued {
-        eprintln!("skipped: Linux 5.12 has the first tables with an owner");
-    }
-    queued
-}
 
 pub(crate) fn end(namespace: &Namespace, intercept: bool) -> Io {
     of_magic(namespace, MAGIC, intercept)
@@ -104,7 +95,7 @@ fn alert(dst: IpAddr) -> Vec<u8> {
 /// forward them. Another version passes.
 #[test]
 fn messages_with_the_magic_number_are_intercepted() {
-    if !is_queued() {
+    if !has_owned_tables() {
         return;
     }
     let net = Network::new("echo");
@@ -141,7 +132,7 @@ fn messages_with_the_magic_number_are_intercepted() {
 /// intercepted; without the daemon of the router, everything passes.
 #[test]
 fn a_host_without_daemon_answers_and_pings_are_untouched() {
-    if !is_queued() {
+    if !has_owned_tables() {
         return;
     }
     let net = Network::new("echohost");
@@ -167,7 +158,7 @@ fn a_host_without_daemon_answers_and_pings_are_untouched() {
 /// BOOM-G31-02: fragments, and packets with other IP options, are left to the kernel.
 #[test]
 fn fragments_are_left_to_the_kernel() {
-    if !is_queued() {
+    if !has_owned_tables() {
         return;
     }
     let net = Network::new("echofrag");
@@ -184,7 +175,7 @@ fn fragments_are_left_to_the_kernel() {
 /// A Destination Unreachable about a message of this host is received, with interception and without.
 #[test]
 fn errors_about_own_messages_are_received() {
-    if !is_queued() {
+    if !has_owned_tables() {
         return;
     }
     for (intercept, label) in [(false, "echoerr"), (true, "echoerri")] {
@@ -210,7 +201,7 @@ fn errors_about_own_messages_are_received() {
 /// received once. Other programs can remove neither the rules of this one nor its table. The mark of a packet stays.
 #[test]
 fn rules_of_others_come_first() {
-    if !is_queued() {
+    if !has_owned_tables() {
         return;
     }
     let net = Network::new("echorules");

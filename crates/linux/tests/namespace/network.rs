@@ -121,6 +121,16 @@ pub(crate) fn gist() -> EntryRequest {
     EntryRequest::local(Entry::Udp(270), Subsystem::protocol("gist")).with_intercept(intercept)
 }
 
+/// Whether the kernel has tables of nftables with an owner, by which it passes Boomerang's messages to a queue, and leads RSVP's over IPv6 to
+/// this node.
+pub(crate) fn has_owned_tables() -> bool {
+    let has = signalbox_linux::kernel_version().is_none_or(|version| version >= (5, 12));
+    if !has {
+        eprintln!("skipped: Linux 5.12 has the first tables with an owner");
+    }
+    has
+}
+
 /// The configuration of a driver for GIST.
 pub(crate) fn config() -> IoConfig {
     IoConfig { entries: vec![gist()], ..IoConfig::default() }

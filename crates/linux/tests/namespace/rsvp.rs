@@ -18,7 +18,9 @@ use signalbox_linux::{Batch, Change, Io, IoConfig, MulticastRoute, topology};
 use socket2::{Domain, MsgHdr, Protocol, Socket, Type};
 
 use crate::helper::helper;
-use crate::network::{Addresses, Network, PATIENCE, families, footprint, gist, ip, open, tool, until};
+use crate::network::{
+    Addresses, Network, PATIENCE, families, footprint, gist, has_owned_tables, ip, open, tool, until,
+};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Got {
@@ -156,6 +158,9 @@ fn packets_have_their_protocol_and_their_alert() {
 /// takes the same way, and so does a Query of GIST (`send.rs`).
 #[test]
 fn a_path_goes_to_the_next_hop_of_its_flow() {
+    if !has_owned_tables() {
+        return;
+    }
     let net = Network::new("nexthop");
     let (mut r, mut b) = (end(&net.r, true), end(&net.b, false));
     // The next hop answers for its own addresses on the link only, not for those behind it.
@@ -179,6 +184,9 @@ fn a_path_goes_to_the_next_hop_of_its_flow() {
 /// reads one packet. A capture has what is on the link.
 #[test]
 fn a_large_path_goes_to_the_next_hop_of_its_flow_in_fragments() {
+    if !has_owned_tables() {
+        return;
+    }
     let net = Network::new("nexthopl");
     let (mut r, mut b) = (end(&net.r, true), end(&net.b, false));
     topology::set_sysctl(&net.b, "net.ipv4.conf.all.arp_ignore", "1").unwrap();
@@ -238,6 +246,9 @@ fn a_large_path_goes_to_the_next_hop_of_its_flow_in_fragments() {
 /// RSVP-3.3-08: a packet larger than the MTU is one packet again at the next node.
 #[test]
 fn a_passing_alert_is_taken_and_sent_on_from_the_same_source() {
+    if !has_owned_tables() {
+        return;
+    }
     let net = Network::new("rsvp");
     let (mut a, mut r, mut b) = (end(&net.a, false), end(&net.r, true), end(&net.b, false));
     for Addresses { a: from, b: to } in families() {
@@ -300,6 +311,9 @@ fn send_alert(namespace: &Namespace, to: IpAddr, protocol: i32, value: u16, payl
 /// destination of a packet ignores its alert.
 #[test]
 fn an_alert_of_another_value_is_none() {
+    if !has_owned_tables() {
+        return;
+    }
     let net = Network::new("rsvpvalue");
     let (mut a, mut r, mut b) = (end(&net.a, false), end(&net.r, true), end(&net.b, false));
     for (Addresses { a: from, b: to }, router) in families().into_iter().zip(["10.2.0.2", "fd02::2"]) {
@@ -318,6 +332,9 @@ fn an_alert_of_another_value_is_none() {
 /// itself are received. Where alerts are evaluated, those of other protocols stay with the kernel all the same.
 #[test]
 fn alerts_can_be_ignored_and_those_of_others_always_are() {
+    if !has_owned_tables() {
+        return;
+    }
     /// A protocol number for experiments (RFC 3692).
     const OTHER: i32 = 253;
     let net = Network::new("rsvpignore");
@@ -356,6 +373,9 @@ fn alerts_can_be_ignored_and_those_of_others_always_are() {
 
 #[test]
 fn a_dead_daemon_lets_paths_pass_and_an_ended_one_leaves_nothing() {
+    if !has_owned_tables() {
+        return;
+    }
     let net = Network::new("rsvpdead");
     let (mut a, mut b) = (end(&net.a, false), end(&net.b, false));
     let before = footprint(&net.r);
@@ -389,6 +409,9 @@ fn a_dead_daemon_lets_paths_pass_and_an_ended_one_leaves_nothing() {
 /// A node that requests only RSVP's entry binds no UDP port and installs no rule for one.
 #[test]
 fn an_rsvp_only_node_has_nothing_of_gist() {
+    if !has_owned_tables() {
+        return;
+    }
     let net = Network::new("rsvponly");
     let (mut a, before) = (end(&net.a, false), footprint(&net.r));
     let mut r = open(&net.r, &IoConfig { entries: vec![rsvp()], ..IoConfig::default() });
@@ -413,6 +436,9 @@ fn multicast(net: &Network, group: IpAddr, source: IpAddr) -> MulticastRouter {
 
 #[test]
 fn the_kernels_multicast_routes_are_read_and_watched() {
+    if !has_owned_tables() {
+        return;
+    }
     let net = Network::new("mroute");
     let mut r = end(&net.r, true);
     let (ra, rb) = (index(&net.r, "ra"), index(&net.r, "rb"));
@@ -475,6 +501,9 @@ fn join(namespace: &Namespace, group: IpAddr, interface: &str) -> UdpSocket {
 /// whatever the routes are, from another node's address, with a TTL and an alert.
 #[test]
 fn a_path_to_a_group_is_intercepted_and_without_a_node_reaches_members() {
+    if !has_owned_tables() {
+        return;
+    }
     let net = Network::new("rsvpgroup");
     let (ra, rb) = (index(&net.r, "ra"), index(&net.r, "rb"));
     let (mut a, mut b) = (end(&net.a, false), end(&net.b, false));
@@ -529,6 +558,9 @@ fn a_path_to_a_group_is_intercepted_and_without_a_node_reaches_members() {
 /// not fill the buffer that others need, and their sockets receive nothing.
 #[test]
 fn packets_to_missing_hosts_delay_no_others() {
+    if !has_owned_tables() {
+        return;
+    }
     let net = Network::new("rsvpnobody");
     net.wait_for_missing_hosts();
     let (mut r, mut b) = (end(&net.r, true), end(&net.b, false));

@@ -13,8 +13,8 @@ use signalbox_linux::{Io, IoConfig, Judged, Scope, kernel_speaks_sctp, kernel_ve
 use crate::echo::{self, MAGIC};
 use crate::helped::Helped;
 use crate::network::{
-    Addresses, GIST, Network, PATIENCE, config, datagram, families, footprint, ip, open, receive_one, send,
-    tool, until,
+    Addresses, GIST, Network, PATIENCE, config, datagram, families, footprint, has_owned_tables, ip, open,
+    receive_one, send, tool, until,
 };
 use crate::stream_end::{End, connect, drive};
 
@@ -334,7 +334,7 @@ fn associations_of_the_kernel_come_up_in_a_vrf() {
 /// somebody has marked are the kernel's.
 #[test]
 fn echo_messages_are_taken_in_each() {
-    if !echo::is_queued() {
+    if !has_owned_tables() {
         return;
     }
     let Some(Pair { red, blue }) = pair("vrfecho") else { return };
