@@ -1,0 +1,9 @@
+//! The server by its packets: requests in, answers and questions for the path out.
+
+mod announce;
+mod hostile;
+mod limits;
+mod map;
+mod nat_pmp;
+mod path;
+mod rig;
