@@ -116,6 +116,15 @@ pub(super) fn faster(what: &str, rate: f64, bare: f64) -> Option<String> {
     })
 }
 
+/// What is wrong if a message takes less than half of its time through the bare program. Times are in µs.
+pub(super) fn sooner(what: &str, time: f64, bare: f64) -> Option<String> {
+    (time < bare / 2.0).then(|| {
+        format!(
+            "{what}: {time:.0} µs are less than half of what the bare program in its place took ({bare:.0})"
+        )
+    })
+}
+
 /// What is wrong if state takes no memory.
 pub(super) fn nothing(what: &str, octets: f64) -> Option<String> {
     (octets <= 0.0).then(|| format!("{what}: {octets:.1} octets a session"))
@@ -172,6 +181,8 @@ mod tests {
         let said = faster("node", 490.0, 100.0).expect("4.9 times");
         assert!(said.contains("4.9 times"), "{said}");
         assert_eq!(faster("node", f64::NAN, 100.0), None);
+        assert_eq!((sooner("Path", 60.0, 100.0), sooner("Path", f64::NAN, 100.0)), (None, None));
+        assert!(sooner("Path", 12.0, 100.0).is_some_and(|said| said.starts_with("Path: 12 µs are less")));
         assert_eq!((nothing("node", 0.1), nothing("node", f64::NAN)), (None, None));
         assert_eq!(nothing("node", 0.0).as_deref(), Some("node: 0.0 octets a session"));
     }

@@ -16,7 +16,7 @@ use signalbox_lab::machine::Watch;
 use signalbox_linux::process::Usage;
 use signalbox_linux::{Batch, Io};
 
-use super::super::judged::{Judged, faster, nothing};
+use super::super::judged::{Judged, faster, nothing, sooner};
 use super::super::{Goal, machine, median, rounded};
 use super::set_ups::MEASURABLE;
 use super::site::{self, Daemon, MIDDLE_LINKS, SOURCE, Site};
@@ -112,17 +112,19 @@ pub(in super::super) fn run(args: &RsvpForwardArgs) -> Result<()> {
         RATIO_GOAL,
         node.rate() / bare.rate().max(1.0),
     )];
+    let mut faults: Vec<String> = faster("node", node.rate(), bare.rate()).into_iter().collect();
     for (at, name) in
         ["latency of Path, back to back", "latency of Path, gaps of 1 ms"].into_iter().enumerate()
     {
-        let ratio = node.latency(at, 0, 50) / bare.latency(at, 0, 50).max(0.001);
+        let [time, bare] = [node, bare].map(|lane| lane.latency(at, 0, 50));
+        faults.extend(sooner(name, time, bare));
+        let ratio = time / bare.max(0.001);
         goals.push(Goal::at_most(name, "at most 1.3 times the bare forwarder's", LATENCY_GOAL, ratio));
     }
     let octets = median(node.runs.iter().map(|run| run.octets));
     goals.push(Goal::at_most("resident octets per session", "at most 350", OCTETS_GOAL, octets));
     goals.extend(refresh_goal(args, node));
-    let faults = faster("node", node.rate(), bare.rate()).into_iter();
-    let faults = faults.chain(nothing("node", octets).filter(|_| args.sessions >= MEASURABLE)).collect();
+    faults.extend(nothing("node", octets).filter(|_| args.sessions >= MEASURABLE));
     let figures = json!({
         "sessions": args.sessions,
         "destinations": args.destinations,
