@@ -173,7 +173,7 @@ impl Qos {
             return;
         }
         let Some(session) = invariant!(self.sessions.get(key), "a QNR has a session") else { return };
-        let Some(back) = bidirectional(&session.seldom.bound) else { return };
+        let Some(back) = bidirectional(&Carried::bound_sessions(&session.seldom.bound)) else { return };
         let ours = session.direction == Direction::Downstream && session.marks.has(Marks::QNR);
         let known = self.find(back).and_then(|key| self.sessions.get(key));
         let stands = known.is_some_and(|session| !session.is_over());
@@ -193,9 +193,8 @@ impl Qos {
         // The first direction may have ended meanwhile. Then no message would end the other one.
         let first_stands = |session: &&Session| session.stage == Stage::Reserved;
         let Some(session) = self.sessions.get(first).filter(first_stands) else { return };
-        let (Some(back), Some(mri)) = (bidirectional(&session.seldom.bound), reversed(&session.mri())) else {
-            return;
-        };
+        let back = bidirectional(&Carried::bound_sessions(&session.seldom.bound));
+        let (Some(back), Some(mri)) = (back, reversed(&session.mri())) else { return };
         let (id, qspec, auth) = (session.id, session.qspec.clone(), session.seldom.auth.clone());
         let source = Arc::clone(&session.source);
         let Ok(route) = route else {
@@ -206,7 +205,7 @@ impl Qos {
             );
         };
         if !self.may_continue(back, resources) {
-            return self.renew_reverse_direction(back, id, &qspec, &route, resources);
+            return self.renew_reverse_direction(back, id, &qspec, (mri, &route), resources);
         }
         let ask = self.config.way_back == ReverseDirection::Ask;
         let session_mri = if ask { mri.inverted() } else { mri };
@@ -239,23 +238,52 @@ impl Qos {
         self.rearm(key);
     }
 
-    /// Reserves the reverse direction again, with the QSPEC of the forward direction.
+    /// Reserves the reverse direction again, with the QSPEC of the forward direction. If the other end reserves it, it is asked for
+    /// another QSPEC only: [`Qos::ask_who_forgot`] asks for the same one.
     fn renew_reverse_direction(
         &mut self,
         back: SessionId,
         first: SessionId,
         qspec: &[u8],
-        route: &Route,
+        (mri, route): (Mri, &Route),
         resources: &mut Resources,
     ) {
         let Some(key) = self.find(back) else { return };
-        let ours = self.sessions.get(key).is_some_and(|session| {
-            let of = session.local.as_ref().map(|local| &local.origin);
-            let reserves = session.marks.has(Marks::QNI) && session.stage == Stage::Reserved;
-            reserves && matches!(of, Some(Origin::ReverseDirection(to)) if *to == first)
-        });
-        if ours {
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a found session exists") else { return };
+        let origin = session.local.as_ref().map(|local| &local.origin);
+        let ours = matches!(origin, Some(Origin::ReverseDirection(to)) if *to == first);
+        if !ours || session.stage != Stage::Reserved {
+            return;
+        }
+        if session.marks.has(Marks::QNI) {
             self.reserve_from_here(key, qspec, route, resources);
+        } else {
+            let qspec = rmf::as_init(qspec);
+            if rmf::answers(&session.qspec, &qspec) {
+                return;
+            }
+            session.pending.retain(|pending| pending.kind != RequestKind::ReserveInit);
+            self.query_path(key, &qspec, mri, route, false, RequestKind::ReserveInit, resources);
+        }
+        self.rearm(key);
+    }
+
+    /// Asks the previous peer for the reverse direction again if it began anew since it reserved it, and has forgotten it: a RESERVE of
+    /// the forward direction shows that. What the other end asks for does not come here, because the nodes between have it still.
+    pub(super) fn ask_who_forgot(&mut self, message: &Message<'_>, arrival: &Arrival) {
+        let Some(back) = bidirectional(&message.bound_sessions) else { return };
+        let Some(key) = self.find(back) else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a found session exists") else { return };
+        let epoch = session.rsn_in.get().map(|rsn| rsn.epoch);
+        let began_anew = epoch.is_some() && epoch != message.rsn.map(|rsn| rsn.epoch);
+        let same_peer = arrival.peer_address.is_some() && session.source.address == arrival.peer_address;
+        if session.stage == Stage::Reserved
+            && session.direction == Direction::Upstream
+            && same_peer
+            && began_anew
+        {
+            tracing::debug!(session = %back, peer = ?arrival.sii, "reverse direction asked for again");
+            self.ask_again_downstream(key);
             self.rearm(key);
         }
     }
@@ -446,9 +474,8 @@ impl Qos {
 }
 
 /// The session of the reverse direction among BOUND-SESSION-IDs.
-fn bidirectional(bound: &[u8]) -> Option<SessionId> {
-    let mut sessions = Carried::bound_sessions(bound).sessions();
-    sessions.find(|bound| bound.code == BindingCode::BIDIRECTIONAL).map(|bound| bound.session)
+fn bidirectional(bound: &Carried<'_>) -> Option<SessionId> {
+    bound.sessions().find(|bound| bound.code == BindingCode::BIDIRECTIONAL).map(|bound| bound.session)
 }
 
 /// The flow in the reverse direction, downstream.

@@ -296,6 +296,7 @@ impl Qos {
         }
         self.set_source(key, &Source::by(arrival));
         self.bind(key, &message.bound_sessions);
+        self.ask_who_forgot(message, arrival);
         self.verify_route(key);
         Outcome { changed, waits_for: None, absorbed }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use signalbox_core::Direction;
+use signalbox_core::{Direction, SessionId};
 use signalbox_qos::engine::{
     Command, Config, Priority, QosEvent, QosRequest, QueryRequest, ReserveRequest, ReverseDirection,
 };
@@ -145,6 +145,41 @@ fn a_release_of_both_directions_is_confirmed() {
             "{way_back:?} {events:?}"
         );
         assert_eq!(net.all_held(), [0; 3], "{way_back:?}");
+    }
+}
+
+/// O09: the daemon of the initiator crashes, and its user asks again with the same session. Both directions stand within 5 s, also for
+/// another rate, and where the far end asks for the way back, which only the node next to the initiator has to notice.
+#[test]
+fn an_initiator_that_crashed_has_both_directions_again() {
+    for way_back in [ReverseDirection::Reserve, ReverseDirection::Ask] {
+        for (nodes, rate) in [(2, 100_000), (3, 100_000), (4, 100_000), (4, 200_000), (4, 50_000)] {
+            let what = format!("{way_back:?} {nodes} {rate}");
+            let whole =
+                |rate: u64| (0..nodes).map(move |n| if n % (nodes - 1) == 0 { rate } else { 2 * rate });
+            let both = |rate| {
+                let session = Some(SessionId([7; 16]));
+                ReserveRequest { session, bidirectional: true, ..request(nodes - 1, rate) }
+            };
+            let mut net = Net::with(vec![Config { way_back, ..Config::default() }; nodes], "10mbit");
+            net.reserve(0, 1, both(100_000));
+            net.seconds(20);
+            assert!(net.all_held().into_iter().eq(whole(100_000)), "{what}");
+            net.restart(0, "10mbit");
+            net.reserve(0, 2, both(rate));
+            net.seconds(5);
+            let events = net.events(0);
+            assert!(
+                matches!(events.as_slice(), [QosEvent::Started { .. }, QosEvent::Granted(_)]),
+                "{what} {events:?}"
+            );
+            assert!(net.all_held().into_iter().eq(whole(rate)), "{what} {:?}", net.all_held());
+            net.seconds(400);
+            assert!(net.all_held().into_iter().eq(whole(rate)), "{what} {:?}", net.all_held());
+            net.command(0, 2, Command::Release);
+            net.seconds(2);
+            assert_eq!(net.all_held(), vec![0; nodes], "{what}");
+        }
     }
 }
 

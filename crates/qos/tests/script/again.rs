@@ -1,8 +1,9 @@
 //! O09: requests that come again with their session, where a crash or a lost link has left something under it.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
-use signalbox_core::{Mri, SessionId};
+use signalbox_core::{Mri, PathCoupled, SessionId};
 use signalbox_qos::engine::{Command, Flow, Input, QosEvent, QosRequest, ReserveRequest};
 use signalbox_qos::qspec::reserve_for;
 use signalbox_qos::wire::{
@@ -127,7 +128,13 @@ fn a_receiver_begins_again_with_a_newer_rsn() {
 
 /// A relay with a reservation of a receiver that both ends have confirmed.
 fn relay() -> Rig {
+    relay_beside(None)
+}
+
+/// The same, whose neighbors have this address.
+fn relay_beside(address: Option<IpAddr>) -> Rig {
     let mut rig = Rig::new();
+    rig.peer_address = address;
     let init = init_qspec(10_000);
     let asked = one(rig.receive(&query(&init)));
     rig.sent(&asked);
@@ -246,4 +253,34 @@ fn the_reverse_direction_is_reserved_anew_with_the_forward_one() {
     rig.now = rig.now + Duration::from_secs(1);
     let third = both(&mut rig, Rsn { number: 2, epoch: EPOCH + 1 }, 5);
     assert!(Rsn::newer(number(&third), number(torn)), "{} after {}", number(&third), number(torn));
+}
+
+/// The far end asks for the reverse direction, and the initiator has crashed. The node next to it has that direction still: it asks for it
+/// again when the initiator reserves the forward one. A RESERVE of another node shows nothing, nor does one of a node that did not
+/// begin anew.
+#[test]
+fn an_initiator_that_began_anew_is_asked_for_the_reverse_direction() {
+    let (initiator, other) = (addr("10.0.1.2"), addr("10.0.1.3"));
+    let Mri::PathCoupled(back) = flow() else { panic!() };
+    let there = Mri::PathCoupled(PathCoupled { src: back.dst, dst: back.src, ..back });
+    for (from, epoch, asks) in
+        [(initiator, EPOCH + 1, true), (initiator, EPOCH, false), (other, EPOCH + 1, false)]
+    {
+        let mut rig = relay_beside(Some(initiator));
+        let mut bound = Vec::new();
+        let binding = BoundSession { code: BindingCode::BIDIRECTIONAL, session: SESSION };
+        binding.write(&mut Writer::new(&mut bound)).unwrap();
+        let (some, bound_sessions) = (qspec(10_000), Carried::bound_sessions(&bound));
+        let rsn = Some(Rsn { number: 0, epoch });
+        let message = octets(&Message { rsn, rii: Some(9), bound_sessions, ..reserve(0, &some) });
+        rig.peer_address = Some(from);
+        let sent = rig.receive_octets(BEHIND, there, SessionId([6; 16]), &message);
+        let (asked, onward): (Vec<_>, Vec<_>) = sent.into_iter().partition(|sent| sent.session == SESSION);
+        assert_eq!(one(onward).message().kind, MessageType::RESERVE);
+        assert_eq!(asked.len(), usize::from(asks), "{from} {epoch}");
+        for asked in asked {
+            assert!(asked.message().is_reserve_init() && asked.mri == flow());
+            assert_eq!(asked.message().qspec, Some(&init_qspec(10_000)[..]));
+        }
+    }
 }
