@@ -54,6 +54,11 @@ else
     echo "skipped: namespace tests (they need root)"
 fi
 
+# Built with the features of the whole workspace: for its package alone, cargo compiles ten crates that the tests use a second time.
+xtask() {
+    cargo build --quiet --workspace --locked --bin xtask && "${CARGO_TARGET_DIR:-target}/debug/xtask" "$@"
+}
+
 documentation() { RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps --locked; }
 
 # Prints one line for each test program that has tests, and everything that failed.
@@ -152,14 +157,14 @@ fuzz_targets() {
 step "format" cargo fmt --all --check
 step "commit subjects" scripts/commits.sh
 step "clippy" cargo clippy --quiet --workspace --all-targets --locked "${features[@]}" -- -D warnings
-step "arrows between crates" cargo xtask deps
-step "gRPC API compared with the released one" cargo xtask api
-step "libraries for a registry" cargo xtask crates
-step "skeleton of the engines" cargo xtask skeleton
-step "licences and sources of dependencies" cargo xtask licences
-step "conformance tables" cargo xtask conformance --check
-step "mutations" cargo xtask mutate --check
-step "schemas of the command's JSON" cargo xtask schema --check
+step "arrows between crates" xtask deps
+step "gRPC API compared with the released one" xtask api
+step "libraries for a registry" xtask crates
+step "skeleton of the engines" xtask skeleton
+step "licences and sources of dependencies" xtask licences
+step "conformance tables" xtask conformance --check
+step "mutations" xtask mutate --check
+step "schemas of the command's JSON" xtask schema --check
 step "documentation" documentation
 step "generated code of the API" scripts/generated.sh check
 step "generated code of the example" examples/pathping/generate.sh --check

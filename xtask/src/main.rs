@@ -12,6 +12,7 @@ mod licences;
 mod links;
 mod metadata;
 mod mutate;
+mod schema;
 mod skeleton;
 #[cfg(test)]
 mod templates;
@@ -71,8 +72,8 @@ fn main() -> ExitCode {
         ["crates", options @ ..] => crates::run(&root(), options),
         ["deps"] => deps::run(&root()),
         ["licences"] => licences::run(&root()),
-        ["schema"] => schema(&[]),
-        ["schema", "--check"] => schema(&["--check"]),
+        ["schema"] => schema::run(&root(), &[]),
+        ["schema", "--check"] => schema::run(&root(), &["--check"]),
         ["skeleton"] => skeleton::run(&root()),
         ["mutate", options @ ..] => mutate::run(&root(), options),
         ["conformance", options @ ..] => conformance::run(&root(), options),
@@ -89,17 +90,6 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
-}
-
-/// Writes or compares the JSON Schemas. The generator is part of the crate that prints, so that this program is built
-/// without the API.
-fn schema(options: &[&str]) -> anyhow::Result<bool> {
-    let generator =
-        ["run", "--quiet", "--package", "signalbox-json", "--example", "schema", "--", "docs/schema"];
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status =
-        std::process::Command::new(cargo).args(generator).args(options).current_dir(root()).status()?;
-    Ok(status.success())
 }
 
 /// The workspace's root directory.
