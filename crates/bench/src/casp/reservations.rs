@@ -227,6 +227,7 @@ impl World {
             timeout: LIFETIME,
             data,
             stateless: false,
+            refresh: false,
             route: &[][..],
         };
         self.client.indication(self.now, &Indication::Received(arrival), &mut self.resources);

@@ -284,6 +284,9 @@ impl Casp {
             return;
         };
         connection.up = true;
+        if let Some(one) = self.peers.peers.get_mut(connection.peer) {
+            one.tries = 0;
+        }
         connection.identity = identity;
         connection.used = self.now;
         let (peer, secure) = (connection.peer, connection.transport == Transport::Tls);
@@ -386,7 +389,11 @@ impl Casp {
         if let Some(key) = self.peers.connection_of(stream) {
             self.counters.disconnected += 1;
             tracing::debug!(peer = self.logged_end(key), "connection failed");
+            let of = self.peers.connections.get(key).map(|connection| (connection.peer, connection.up));
             self.lost(key);
+            if let Some((peer, up)) = of {
+                self.on_peer_gone(peer, up);
+            }
         }
     }
 

@@ -62,6 +62,8 @@ signalbox_core::counters! {
         no_next_hop: u64 => MESSAGES_UNSENT { reason: "no_next_hop" },
         /// Messages to a node that could not be connected to.
         no_connection: u64 => MESSAGES_UNSENT { reason: "no_connection" },
+        /// Messages of a session for which this NAT has no binding.
+        untranslated: u64 => MESSAGES_UNSENT { reason: "untranslated" },
         /// Messages to a node that does not read what it was sent.
         peer_blocked: u64 => MESSAGES_UNSENT { reason: "peer_blocked" },
         /// Messages that were too many while a next hop or a connection was not known.

@@ -40,7 +40,7 @@ impl Casp {
         self.deliver(key, &Signaling { ttd: message.ttd - 1, hops, proof: None, ..*message }, client);
     }
 
-    /// Sends a message along the session of which it is. Whether it could be composed.
+    /// Sends a message along the session of which it is, unless it would leave a NAT with an inner source. Whether it could be composed.
     pub(super) fn deliver(&mut self, key: Key, message: &Signaling<'_>, client: Option<ClientType>) -> bool {
         let Some(flow) = invariant!(
             self.sessions.flow_in(key, message.flags.is_reverse()),
@@ -48,6 +48,12 @@ impl Casp {
         ) else {
             return false;
         };
+        if !self.may_leave(key, message) {
+            self.counters.untranslated += 1;
+            unsent!(self, key, "this NAT has no binding for its flow");
+            self.undelivered(key, client);
+            return true;
+        }
         let mut octets = core::mem::take(&mut self.composed);
         octets.clear();
         let result = Signaling { flow, ..*message }.encode(&mut octets);

@@ -531,6 +531,7 @@ impl Arrival<'_> {
             last: self.last,
             timeout: self.timeout,
             stateless: self.stateless,
+            refresh: self.refresh,
             route: Octets::from(self.route),
             data: Octets::from(self.data),
         }
@@ -577,6 +578,10 @@ pub struct ArrivalOf<D> {
     pub timeout: u32,
     /// No node has state of the session for this message.
     pub stateless: bool,
+    /// The messaging layer asks about a refresh, which has no octets of the client. Only the client that opens passages is asked
+    /// ([`Casp::set_opener`](super::Casp::set_opener)).
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub refresh: bool,
     /// The nodes that the message passed without state, in the octets of RECORD_ROUTE: an answer needs them
     /// ([`SendRequestOf::route`]). Empty: none is known.
     pub route: D,

@@ -81,6 +81,7 @@ use pending::Pending;
 use route::Sweep;
 use search::Searches;
 use session::Sessions;
+use translate::Opener;
 
 use crate::wire::ClientType;
 
@@ -103,6 +104,8 @@ const fn source_of_client(owner: Key) -> IpAddr {
 #[derive(Debug)]
 pub struct Casp {
     config: Config,
+    /// The client that opens passages at this node.
+    opener: Option<Opener>,
     counters: Counters,
     /// Sessions that appeared and disappeared, while somebody watches.
     changes: Changes<SessionChange>,
@@ -163,6 +166,7 @@ impl Casp {
         let hasher = || KeyedHasher::with_key(key);
         let total = config.total_answer_rate;
         Ok(Self {
+            opener: None,
             counters: Counters::default(),
             changes: Changes::default(),
             now: Time::ZERO,
@@ -271,6 +275,13 @@ impl Casp {
     pub fn unregister(&mut self, client: ClientType) {
         self.config.clients.remove(&client.0);
         self.config.stateless_clients.remove(&client.0);
+    }
+
+    /// This client opens passages at this node. From now on it is asked about each session that begins with a refresh, which has no message
+    /// for it: it may have lost the passage. At a NAT, messages and refreshes leave along an IPv4 flow only after the client has said which flow
+    /// the next hops see ([`Request::Translate`]).
+    pub const fn set_opener(&mut self, client: ClientType, nat: bool) {
+        self.opener = Some(Opener { client, nat });
     }
 
     /// The next output, if any; its octets are valid until the next call.

@@ -8,6 +8,7 @@ use signalbox_core::index::KeyedHasher;
 use signalbox_core::node::StreamId;
 use signalbox_core::security::{Fingerprint, Identity};
 use signalbox_core::shares::{Shares, source};
+use signalbox_core::stamp::Moment;
 use signalbox_core::wheel::{Link, Timed, Wheel};
 use signalbox_core::{Full, Key, Slab, Time, TokenBucket, invariant};
 
@@ -40,6 +41,10 @@ pub(super) struct Peer {
     pub(super) bucket: TokenBucket,
     /// Refreshes to it leave at multiples of a quarter of the interval from this time on.
     pub(super) phase: u64,
+    /// An established connection that fails before this time brings no refresh forward.
+    pub(super) gone_at: Moment,
+    /// Attempts to connect that failed since then, and brought refreshes forward.
+    pub(super) tries: u8,
 }
 
 /// A connection.
@@ -164,7 +169,15 @@ impl Peers {
             return Ok(key);
         }
         let bucket = TokenBucket::new(UDP_RATE, UDP_BURST);
-        let key = self.peers.insert(Peer { name, uses: 1, streams: Vec::new(), bucket, phase })?;
+        let key = self.peers.insert(Peer {
+            name,
+            uses: 1,
+            streams: Vec::new(),
+            bucket,
+            phase,
+            gone_at: Moment::default(),
+            tries: 0,
+        })?;
         self.by_name.insert(name, key);
         if name.proved.is_some() {
             self.proved.insert(name.address, key);

@@ -442,6 +442,9 @@ impl Casp {
         match message.body {
             Body::Client { client, data } if self.config.has(client) => {
                 self.sessions.join(key, client);
+                if !message.flags.is_reverse() && self.is_unknown(key) {
+                    self.note_known(key, client);
+                }
                 let owner = self.owner(key);
                 let held = owner.and_then(|owner| self.hold_message(Some(key), owner, client, message));
                 let Some(id) = held else {
@@ -455,6 +458,9 @@ impl Casp {
                     self.indicate_error(key, code);
                     self.send_on(key, message, None);
                 }
+            }
+            Body::Empty if !message.flags.is_reverse() && self.is_unknown(key) => {
+                self.ask_opener(key, from, branch, message);
             }
             Body::Client { .. } | Body::Empty => self.send_on(key, message, None),
         }
@@ -523,6 +529,7 @@ impl Casp {
             last: false,
             timeout: 0,
             stateless: false,
+            refresh: matches!(message.body, Body::Empty),
             route: &[],
             data: &[],
         }

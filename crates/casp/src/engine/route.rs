@@ -1,8 +1,12 @@
 //! Local repair: after a change of routes, or where another router may have the place of a gateway, sessions discover their next hops
-//! again, a part of them at a time.
+//! again, a part of them at a time. Where a connection to a next hop failed, that node may have been started anew: sessions are refreshed
+//! before their time.
+
+use core::time::Duration;
 
 use signalbox_core::Key;
 use signalbox_core::node::Prefix;
+use signalbox_core::stamp::Moment;
 
 use super::Casp;
 use super::egress::Neighbour;
@@ -10,6 +14,12 @@ use super::session::Mark;
 
 /// Changes of routes that are handled apart. More of them become one for all destinations.
 const SEPARATE: usize = 16;
+/// When sessions are refreshed after a connection failed, from here to a third later: a node that starts anew is there by then.
+const AFTER_LOSS: Duration = Duration::from_millis(2500);
+/// An established connection that fails brings the refreshes to its node forward once in this time.
+const LOSSES_APART: Duration = Duration::from_secs(5);
+/// Attempts to connect that fail behind that, and bring them forward again: the node needs longer for its start.
+const TRIES: u8 = 3;
 
 /// Which sessions a walk is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +29,8 @@ enum Concerned {
     To(Prefix),
     /// Those whose data go to this neighbor.
     By(Neighbour),
+    /// Those with this next hop.
+    Over(Key),
 }
 
 /// A walk over all sessions that goes on.
@@ -49,7 +61,29 @@ impl Casp {
         }
     }
 
-    /// Visits some sessions whose route may have changed.
+    /// The last connection to a node failed, and it may have lost what it knew; `up`: it was established.
+    pub(super) fn on_peer_gone(&mut self, peer: Key, up: bool) {
+        if self.peers.connection_to(peer).is_some() || self.sweeps.len() >= SEPARATE {
+            return;
+        }
+        let now = self.now;
+        // No session may need it any more.
+        let Some(one) = self.peers.peers.get_mut(peer) else { return };
+        if up {
+            if !one.gone_at.is_due(now) {
+                return;
+            }
+            one.gone_at = (now + LOSSES_APART).into();
+        } else {
+            if one.tries >= TRIES {
+                return;
+            }
+            one.tries += 1;
+        }
+        self.sweeps.push_back(Sweep { concerned: Concerned::Over(peer), from: 0 });
+    }
+
+    /// Visits some sessions whose route may have changed, or whose next hop may have been started anew.
     pub(super) fn run_sweeps(&mut self) {
         let Self { sweeps, sessions, egresses, .. } = self;
         let Some(sweep) = sweeps.front_mut() else { return };
@@ -61,6 +95,7 @@ impl Casp {
                 Concerned::All => true,
                 Concerned::To(prefix) => prefix.contains(dst),
                 Concerned::By(neighbour) => egresses.leads_to(dst, neighbour),
+                Concerned::Over(peer) => session.next.is_last(peer),
             };
             // A session that still looks for its first hop gets the present route anyway.
             if concerns && session.next.last().is_some() {
@@ -77,9 +112,22 @@ impl Casp {
         if matches!(concerned, Concerned::By(_)) {
             self.counters.neighbours_followed += found.len() as u64;
         }
+        if matches!(concerned, Concerned::Over(_)) {
+            return found.into_iter().for_each(|key| self.refresh_soon(key));
+        }
         for key in found {
             self.repair(key);
         }
+    }
+
+    /// Plans the next refresh of a session before its time, if this node makes any.
+    fn refresh_soon(&mut self, key: Key) {
+        let at = self.now + self.rng.jitter(AFTER_LOSS, 1.0, 4.0 / 3.0);
+        let Some(session) = self.sessions.get_mut(key).filter(|one| one.refresh_at != Moment::NEVER) else {
+            return;
+        };
+        session.refresh_at = session.refresh_at.min(at.into());
+        self.arm(key);
     }
 
     /// Discovers the next hop of a session again: at once, unless a change of routes made it discover a moment ago.

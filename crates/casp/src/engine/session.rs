@@ -61,6 +61,8 @@ pub(super) enum Mark {
     Repaired = 16,
     /// The next hops see another flow.
     Translated = 32,
+    /// The client that opens passages here knows the session, or it is one of another client. At a NAT: its flow stays as it is.
+    Known = 64,
 }
 
 /// A message that waits, without Length Header and cookie.

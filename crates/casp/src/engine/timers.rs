@@ -92,12 +92,14 @@ impl Casp {
         let rediscover = own && (self.config.rediscover || session.is(Mark::Rediscover));
         let next = self.now + self.rng.jitter(interval, 0.5, 1.5);
         let responder = self.is_responder(&session.flow);
+        let shut = self.is_shut(key);
         let Some(session) = invariant!(self.sessions.get_mut(key), "planning ends nothing") else { return };
         if let Some(waiting) = session.waiting.as_mut() {
             waiting.retried = false;
         }
         session.settle();
-        if responder || (own && !held) {
+        // At a NAT, the first request that is translated sets the timer again.
+        if responder || (own && !held) || shut {
             session.refresh_at = Moment::NEVER;
             return;
         }

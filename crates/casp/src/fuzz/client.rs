@@ -41,6 +41,8 @@ pub(super) fn arrival(id: u64, [what, which, more]: [u8; 3], data: &[u8]) -> Ind
         last: what & 4 != 0,
         timeout: u32::from(more) + 1,
         stateless: false,
+        // The messaging layer asks about messages along the flow only.
+        refresh: data.is_empty() && what & 1 == 0,
         route: &[],
         data,
     })

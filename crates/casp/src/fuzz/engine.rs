@@ -66,6 +66,9 @@ impl Node {
             verdict: setup >> 5,
             own: Vec::new(),
         };
+        if setup & 20 == 20 {
+            node.engine.set_opener(CLIENT, setup & 8 != 0);
+        }
         let interface = Interface {
             ifindex: IfIndex(1),
             name: "eth1".to_owned(),

@@ -136,6 +136,8 @@ impl Node {
                     let opens = opens || send.session.is_none();
                     named = opens.then_some((send.tag, send.flow, send.session));
                 }
+                // A flow that stays as it is.
+                Some(NatfwOutput::Request(Request::Translate { flow, outer, .. })) if flow == outer => {}
                 Some(NatfwOutput::Request(Request::Translate { flow, outer, .. })) => {
                     assert_eq!((outer.src(), outer.dst()), (OUTER.into(), flow.dst()));
                     let port = outer.filter().src_port;

@@ -349,6 +349,7 @@ impl Rig {
             last,
             timeout: LIFETIME,
             stateless: false,
+            refresh: false,
             route: &[],
             data: &packet.data,
         };

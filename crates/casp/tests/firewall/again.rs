@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use signalbox_casp::clients::natfw::{NatfwEvent, NatfwRequest};
+use signalbox_casp::clients::natfw::{Config, NatfwEvent, NatfwRequest, Role};
+use signalbox_casp::engine::Indication;
 use signalbox_casp::wire::FlowId;
-use signalbox_casp::wire::natfw::{NatfwMessage, NatfwType, NatfwValue};
+use signalbox_casp::wire::natfw::{NatfwMessage, NatfwStatus, NatfwType, NatfwValue};
 use signalbox_core::SessionId;
 
-use crate::rig::{Packet, Rig, wants_response};
+use crate::rig::{FIRST, Packet, Rig, flow, wants_response};
 
 const KEPT: SessionId = SessionId([77; 16]);
 
@@ -102,4 +103,36 @@ fn a_session_that_others_fill_is_not_taken() {
     let named = |event: &&NatfwEvent| matches!(event, NatfwEvent::Named { .. });
     assert_eq!(events.iter().filter(named).count(), 2, "{events:?}");
     assert!(matches!(events.last(), Some(NatfwEvent::Opened { .. })), "{events:?}");
+}
+
+/// O08: a firewall that was started anew sends a refresh on, which is no request, and informs the host, which asks again at once. Its user
+/// notices nothing.
+#[test]
+fn a_firewall_that_has_lost_a_passage_lets_its_host_ask_again() {
+    for by_receiver in [true, false] {
+        let mut rig = Rig::standing(4, by_receiver);
+        let inside = vec!["left".to_owned()];
+        rig.restart_as(1, Config { role: Role::Firewall, inside, ..Config::default() });
+        assert!(rig.refresh());
+        rig.wait(Duration::from_millis(500));
+        assert_eq!((rig.status(0), rig.passes(1)), (NatfwStatus::NO_STATE, Vec::new()));
+        rig.wait(Duration::from_secs(1));
+        assert_eq!((rig.passes(1), rig.events(0)), (vec![flow(4).filter()], Vec::new()));
+        assert_eq!(rig.nodes[1].client.counters().unknown, 1);
+    }
+}
+
+/// After a change of the route, the request of the host follows the refresh. There is nothing to report then: a report would come back
+/// over the new branch like an answer, before the branch stands.
+#[test]
+fn a_firewall_whose_request_follows_reports_nothing() {
+    let mut rig = Rig::standing(4, false);
+    let inside = vec!["left".to_owned()];
+    rig.restart_as(1, Config { role: Role::Firewall, inside, ..Config::default() });
+    assert!(rig.refresh());
+    let (session, flow) = (FIRST, flow(4));
+    rig.indicate(0, &Indication::Branch { session, flow, previous: false, id: 1, ended: false });
+    rig.wait(Duration::from_secs(2));
+    assert_eq!((rig.passes(1), rig.status(0)), (vec![flow.filter()], NatfwStatus::DONE));
+    assert_eq!(rig.nodes[1].client.counters().unknown, 0);
 }

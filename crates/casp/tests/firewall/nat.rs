@@ -484,3 +484,58 @@ fn an_end_keeps_its_port_over_a_restart() {
     rig.wait(Duration::from_secs(u64::from(LIFETIME) + 2));
     assert_eq!(rig.nodes[1].client.ports(), 0);
 }
+
+/// O08: a NAT that has lost a flow sends nothing of it on that it cannot translate, and counts it. A refresh is answered, and the host
+/// asks again at once: the flow has its binding again, and the next refresh is none that the NAT does not know.
+#[test]
+fn a_nat_that_has_lost_a_flow_lets_its_host_ask_again() {
+    let mut rig = nats(4, &[1]);
+    rig.accept();
+    rig.ask(true);
+    let outer = rig.last(2, NatfwType::PATH).flow;
+    rig.restart_as(1, as_nat(&[1], 1, Config { inside: vec!["left".to_owned()], ..Config::default() }));
+    rig.clear();
+    assert!(!rig.refresh());
+    rig.wait(Duration::from_millis(500));
+    assert_eq!(rig.status(0), NatfwStatus::NO_STATE);
+    assert!(rig.seen.iter().all(|one| one.to != 2), "{:?}", rig.seen);
+    let counters = rig.nodes[1].client.counters();
+    assert_eq!((counters.unbound, counters.unknown), (1, 1));
+    // Two answers make one request.
+    assert!(!rig.refresh());
+    rig.wait(Duration::from_secs(1));
+    assert_eq!(rig.seen.iter().filter(|one| one.to == 1 && one.kind() == NatfwType::PATH).count(), 1);
+    let again = rig.last(2, NatfwType::PATH).flow;
+    assert_eq!((again.src(), again.dst()), (outer.src(), outer.dst()));
+    assert_eq!((rig.passes(1), rig.sources(1)), (vec![flow(4).filter()], vec![Some(source_of(&again))]));
+    rig.clear();
+    assert!(rig.refresh());
+    assert_eq!(rig.kinds(0), []);
+}
+
+/// O08: so does every other message from the inside that asks for no binding.
+#[test]
+fn a_nat_without_a_binding_sends_nothing_on() {
+    let answered = [
+        (NatfwType::RELEASE, vec![NatfwValue::MsgId(8)], Some(NatfwStatus::NO_STATE)),
+        (NatfwType::QUERY, vec![NatfwValue::MsgId(8), wants_response()], Some(NatfwStatus::NO_STATE)),
+        (
+            NatfwType::TRIGGER,
+            vec![NatfwValue::MsgId(8), NatfwValue::Filter(back(4))],
+            Some(NatfwStatus::GRANULARITY),
+        ),
+    ];
+    for (kind, values, status) in answered {
+        let mut rig = open(4, &[1]);
+        rig.inject(0, 1, kind, &values);
+        assert!(rig.seen.iter().all(|one| one.to != 2), "{kind}");
+        let last = rig.seen.iter().rev().find(|one| one.to == 0);
+        assert_eq!(last.map(|one| one.results()[0].status), status, "{kind}");
+        assert_eq!((rig.nodes[1].client.counters().unbound, rig.nodes[1].client.ports()), (1, 0));
+        // From the outside they go on.
+        let mut rig = open(5, &[3]);
+        rig.inject(2, 3, kind, &values);
+        assert_eq!(rig.nodes[3].client.counters().unbound, 0, "{kind}");
+        assert!(rig.seen.iter().any(|one| one.to == 4), "{kind}");
+    }
+}

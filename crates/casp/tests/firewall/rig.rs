@@ -175,6 +175,7 @@ pub(crate) struct Rig {
     pub(crate) answered: bool,
     /// Messages to this node are lost.
     pub(crate) deaf: Option<usize>,
+    refreshing: bool,
     /// Routes are given later, by [`Rig::routed`].
     pub(crate) slow_routes: bool,
     lookups: Vec<(usize, u64, Route)>,
@@ -250,6 +251,7 @@ impl Rig {
             authenticated: false,
             answered: true,
             deaf: None,
+            refreshing: false,
             slow_routes: false,
             lookups: Vec::new(),
             queue: VecDeque::new(),
@@ -345,6 +347,20 @@ impl Rig {
         self.run();
     }
 
+    /// A refresh of the rig's flow arrives at the second node, whose messaging layer does not know the session. Whether it goes on.
+    pub(crate) fn refresh(&mut self) -> bool {
+        let (flow, data) = (flow(self.nodes.len()), Vec::new());
+        self.refreshing = true;
+        self.deliver(Packet { session: FIRST, flow, reverse: false, to: 1, from: 0, hops: 1, data });
+        self.refreshing = false;
+        while self.drain(1) {}
+        let (refreshes, others) = self.queue.drain(..).partition(|one: &Packet| one.data.is_empty());
+        self.queue = others;
+        self.seen.retain(|one| !one.data.is_empty());
+        self.run();
+        !VecDeque::is_empty(&refreshes)
+    }
+
     pub(crate) fn indicate(&mut self, node: usize, indication: &Indication<'_>) {
         let Node { client, resources, .. } = &mut self.nodes[node];
         client.indication(self.now, indication, resources);
@@ -417,6 +433,7 @@ impl Rig {
             last,
             timeout: LIFETIME,
             stateless: false,
+            refresh: self.refreshing,
             route: &[],
             data: &packet.data,
         };

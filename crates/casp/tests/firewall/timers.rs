@@ -80,6 +80,27 @@ fn a_firewall_lowers_the_lifetime() {
     assert_eq!(rig.last(2, NatfwType::CREATE).lifetime(), Some(90));
 }
 
+/// A refresh whose answer is lost is sent again before the rules expire. The user notices nothing.
+#[test]
+fn a_refresh_without_an_answer_is_repeated() {
+    let mut rig = Rig::standing(3, false);
+    let requests = |rig: &Rig| {
+        let of_host = |one: &&Packet| one.to == 1 && one.kind() == NatfwType::CREATE;
+        rig.seen.iter().filter(of_host).count()
+    };
+    rig.deaf = Some(0);
+    while requests(&rig) == 0 {
+        rig.wait(Duration::from_millis(100));
+    }
+    rig.deaf = None;
+    rig.wait(Duration::from_secs(29));
+    assert_eq!(requests(&rig), 1);
+    rig.wait(Duration::from_secs(2));
+    assert_eq!(requests(&rig), 2);
+    rig.wait(Duration::from_secs(300));
+    assert_eq!((rig.events(0), rig.passes(1)), (Vec::new(), vec![flow(3).filter()]));
+}
+
 /// The rules end when no request comes any more. A refresh of the session alone is no request: it does not reach the client
 /// (tests/script/lifetime.rs).
 #[test]

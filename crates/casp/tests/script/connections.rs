@@ -48,6 +48,67 @@ fn a_lost_connection_is_opened_again() {
     assert!(scouts(&said).is_empty());
 }
 
+/// O08: the node of a connection that failed may have been started anew, and has no sessions then: they are refreshed some seconds later.
+/// Another connection with it, or a previous hop that has gone, changes nothing.
+#[test]
+fn sessions_are_refreshed_soon_after_their_connection_failed() {
+    let mut rig = Rig::new();
+    let (_, down) = rig.chain();
+    rig.input(Input::Closed { stream: down });
+    assert!(rig.wait(seconds(2.4)).is_empty());
+    let said = rig.wait(seconds(1.1));
+    assert_eq!(only(&said, rig.stream_to(DOWN)).message().body, Body::Empty);
+
+    let mut rig = Rig::new();
+    let (_, down) = rig.chain();
+    rig.accept(DOWN);
+    rig.input(Input::Closed { stream: down });
+    assert!(rig.wait(seconds(10.0)).is_empty());
+    let mut rig = Rig::new();
+    let (up, _) = rig.chain();
+    rig.input(Input::Closed { stream: up });
+    assert!(rig.wait(seconds(10.0)).is_empty());
+}
+
+/// A node that needs longer for its start is tried some times more, and then with the next refresh as before.
+#[test]
+fn a_node_that_is_not_there_yet_is_tried_again() {
+    let mut rig = Rig::new();
+    let (_, down) = rig.chain();
+    rig.accepting = false;
+    rig.answering.clear();
+    rig.input(Input::Closed { stream: down });
+    let (mut tried, mut last) = (Vec::new(), down);
+    for second in 0..35 {
+        rig.wait(seconds(1.0));
+        let stream = rig.stream_to(DOWN);
+        if stream != last {
+            tried.push(second);
+            rig.input(Input::Closed { stream });
+            last = rig.stream_to(DOWN);
+        }
+    }
+    // The first one, three more, and then one with each refresh of the session.
+    let soon = tried.iter().filter(|second| **second < 15).count();
+    assert!((3..=5).contains(&soon) && tried.len() < 10, "{tried:?}");
+}
+
+/// A node that breaks its connections again and again brings the refreshes forward once in 5 s at most.
+#[test]
+fn refreshes_are_brought_forward_once_in_a_while() {
+    let mut rig = Rig::new();
+    rig.chain();
+    let mut refreshes = 0;
+    for _ in 0..100 {
+        let down = rig.stream_to(DOWN);
+        if !rig.closed.contains(&down) {
+            rig.input(Input::Closed { stream: down });
+        }
+        refreshes += signaling(&rig.wait(seconds(0.2))).len();
+    }
+    assert!((1..=4).contains(&refreshes), "{refreshes}");
+}
+
 /// CASP-G-28: messages of a session come over any connection of its node; each side sends over the older one.
 #[test]
 fn any_connection_of_the_node_counts() {

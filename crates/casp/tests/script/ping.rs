@@ -72,6 +72,7 @@ fn arrival(data: &[u8], reverse: bool, last: bool, hops: u8) -> Indication<'_> {
         last,
         timeout: 90,
         stateless: false,
+        refresh: false,
         route: &[],
         data,
     })

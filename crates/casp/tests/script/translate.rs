@@ -179,3 +179,97 @@ fn wrong_translations_are_refused() {
     rig.request(CLIENT, Request::Translate { session: own, flow: flow(), outer: outer(7) });
     assert_eq!(rig.take_indicated(), [Indicated::Refused(0, Refused::Flow)]);
 }
+
+/// A node whose client opens passages, and translates flows if it is a NAT. The client decides when it is asked to.
+fn opener(nat: bool) -> Rig {
+    let mut rig = Rig::new();
+    rig.node.set_opener(CLIENT, nat);
+    rig.verdict = None;
+    rig
+}
+
+/// The messages that wait for the client: their ids, and whether they are refreshes.
+fn asked(rig: &mut Rig) -> Vec<(u64, bool)> {
+    let all = rig.take_indicated().into_iter();
+    all.filter_map(|one| match one {
+        Indicated::Received(arrival, _) => Some((arrival.id, arrival.refresh)),
+        _ => None,
+    })
+    .collect()
+}
+
+/// O08: a NAT that was started anew gets refreshes before the requests of its client. None leaves with the inner flow, of whichever node;
+/// the first request that is translated brings the session back.
+#[test]
+fn nothing_leaves_a_nat_that_has_not_translated_it() {
+    let mut rig = opener(true);
+    let up = rig.accept(UP);
+    assert!(signaling(&rig.say(up, &message())).is_empty());
+    assert!(matches!(asked(&mut rig)[..], [(id, true)] if id != 0));
+    // Without a verdict messages go on; here nothing does, and this node makes no refresh either.
+    assert!(rig.wait(seconds(80.0)).is_empty());
+    assert_eq!((rig.node.counters().untranslated, rig.node.counters().refreshed), (1, 0));
+    assert!(signaling(&rig.say(up, &data(CLIENT))).is_empty());
+    assert!(matches!(asked(&mut rig)[..], [(_, false)]));
+    assert!(rig.wait(seconds(2.0)).is_empty());
+    assert_eq!(rig.node.counters().untranslated, 2);
+    rig.say(up, &data(CLIENT));
+    let [(id, false)] = asked(&mut rig)[..] else { panic!("one message waits") };
+    translate(&mut rig, flow(), outer(40000));
+    let said = rig.request(CLIENT, Request::Verdict { id, verdict: Verdict::Forward });
+    let down = rig.stream_to(DOWN);
+    assert_eq!(only(&said, down).message().flow, outer(40000));
+    assert_eq!(only(&rig.say(up, &message()), down).message().flow, outer(40000));
+    assert!(asked(&mut rig).is_empty(), "the client knows it");
+    assert!(rig.wait(seconds(50.0)).iter().all(|one| one.is_scout() || one.message().flow == outer(40000)));
+    assert_eq!(rig.node.counters().untranslated, 2);
+}
+
+/// O08: a flow from the outside goes on as it is, when the client has said so.
+#[test]
+fn a_nat_lets_a_flow_as_it_is_go_on() {
+    let mut rig = opener(true);
+    let up = rig.accept(UP);
+    rig.say(up, &message());
+    let [(id, true)] = asked(&mut rig)[..] else { panic!("a refresh waits") };
+    translate(&mut rig, flow(), flow());
+    let said = rig.request(CLIENT, Request::Verdict { id, verdict: Verdict::Forward });
+    let down = rig.stream_to(DOWN);
+    assert_eq!(only(&said, down).message().flow, flow());
+    assert_eq!(only(&rig.say(up, &message()), down).message().flow, flow());
+    assert!(asked(&mut rig).is_empty());
+    assert_eq!(rig.node.counters().untranslated, 0);
+}
+
+/// The flows of other clients are not translated: what their sessions send passes as it is.
+#[test]
+fn sessions_of_other_clients_pass_a_nat() {
+    let mut rig = opener(true);
+    let up = rig.accept(UP);
+    let said = rig.say(up, &data(UNKNOWN));
+    let down = rig.stream_to(DOWN);
+    assert_eq!(only(&said, down).message().flow, flow());
+    assert_eq!(only(&rig.say(up, &message()), down).message().flow, flow());
+    assert!(asked(&mut rig).is_empty());
+}
+
+/// O08: a firewall is asked about a session that begins with a refresh, once, and the refresh goes on in any case. It is not asked about
+/// one that began with a request.
+#[test]
+fn a_firewall_is_asked_about_a_session_that_it_does_not_know() {
+    let mut rig = opener(false);
+    let up = rig.accept(UP);
+    rig.say(up, &message());
+    assert!(matches!(asked(&mut rig)[..], [(_, true)]));
+    assert_eq!(signaling(&rig.wait(seconds(2.0))).len(), 1, "without a verdict it goes on");
+    let down = rig.stream_to(DOWN);
+    only(&rig.say(up, &message()), down);
+    assert!(asked(&mut rig).is_empty());
+    rig.verdict = Some(Verdict::Forward);
+    let other = flow_to(DST, 5008);
+    rig.say(up, &Signaling { flow: other, ..data(CLIENT) });
+    assert_eq!(asked(&mut rig).len(), 1);
+    only(&rig.say(up, &Signaling { flow: other, ..message() }), down);
+    assert!(asked(&mut rig).is_empty());
+    assert_eq!(rig.node.counters().untranslated, 0);
+}

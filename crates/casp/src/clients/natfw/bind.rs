@@ -199,7 +199,13 @@ impl NatfwClient {
             // It was rewritten on its arrival.
             Some(_) if job.reverse => Some(data.unwrap_or_else(|| job.data.as_slice().to_vec())),
             Some(binding) => binding.rewritten(data.as_deref().unwrap_or(job.data.as_slice()), true).or(data),
-            None => data,
+            None => {
+                if self.config.role == Role::Nat && !job.reverse {
+                    // The messaging layer waits for it: the next hops see the flow as it is.
+                    self.out.translate(job.session, job.flow, job.flow);
+                }
+                data
+            }
         };
         self.out.forward(job.id, data);
     }

@@ -25,6 +25,8 @@ signalbox_core::counters! {
         expired: u64 => RESERVATION_EVENTS { event: "expired" },
         /// Requests whose RESPONSE did not pass in time.
         unanswered: u64 => REQUESTS { result: "unanswered" },
+        /// Sessions that began with a refresh, about which who asked was informed.
+        unknown: u64 => REQUESTS { result: "unknown" },
         /// Requests that came a second time.
         repeated: u64 => REQUESTS { result: "repeated" },
         /// Messages without a readable number.
@@ -33,6 +35,8 @@ signalbox_core::counters! {
         foreign_objects: u64 => OBJECTS_DROPPED { object: "hops" },
         /// RELEASE and QUERY of nodes that do not own the session.
         strangers: u64 => MESSAGES_DROPPED { reason: "stranger" },
+        /// Messages from the inside of a NAT that has no binding for their flow.
+        unbound: u64 => MESSAGES_DROPPED { reason: "untranslated" },
         /// Further RESPONSEs to a request.
         duplicates: u64 => MESSAGES_DROPPED { reason: "duplicate" },
         /// Errors that were not sent.

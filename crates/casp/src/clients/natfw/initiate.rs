@@ -113,7 +113,9 @@ impl NatfwClient {
         let flow = record.flow;
         record.until = record.until.max(now + lifetime);
         let Some(own) = invariant!(record.origin.own_mut(), "who sends a request has asked") else { return };
-        (own.waits, own.due) = (Some(msg_id), now + lifetime);
+        // A refresh without an answer is repeated before the rules expire.
+        (own.waits, own.due) =
+            (Some(msg_id), now + if own.stage.is_standing() { lifetime / 3 } else { lifetime });
         let mut values = vec![NatfwValue::MsgId(msg_id)];
         let kind = if own.stage.is_closing() { NatfwType::RELEASE } else { own.kind };
         let back = match own.terms.packets {
@@ -247,6 +249,9 @@ impl NatfwClient {
             };
             return self.out.event(own.id, event);
         }
+        if report.unknown {
+            return self.ask_soon(key);
+        }
         if report.withdrawn && own.stage.is_standing() && own.number == report.msg_id {
             let node = results().next().and_then(|result| node_of(&result).node);
             let lost = NatfwEvent::Lost { status: report.status, node };
@@ -375,6 +380,10 @@ impl NatfwClient {
         let Some(record) = self.records.get_mut(key) else { return };
         let Some(own) = record.origin.own_mut().filter(|own| own.due <= now) else { return };
         match own.stage {
+            Stage::Standing { until } | Stage::Failing { until } if own.waits.is_some() && now < until => {
+                self.counters.unanswered += 1;
+                self.send_own(key);
+            }
             _ if own.waits.is_some() => self.no_answer(key, resources),
             Stage::Standing { .. } | Stage::Failing { .. } => self.send_own(key),
             // The user decides whether the session goes on.

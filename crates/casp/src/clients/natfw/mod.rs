@@ -12,6 +12,7 @@
 //! * `left` is what a NAT leaves to the node that starts in its place.
 //! * `listed` is the list of the nodes that opened the path.
 //! * `moved` is a passage whose source has another address.
+//! * `refreshed` is about sessions that begin at this node with a refresh: it has lost their passages, or they are new here.
 //! * `record` is the state of a session with a flow, `output` what waits to be polled, `view` what people see.
 //! * `terms` is what requests of this node say besides their packets.
 //! * `token` verifies authorization tokens.
@@ -30,6 +31,7 @@ mod listed;
 mod moved;
 mod output;
 mod record;
+mod refreshed;
 mod request;
 mod respond;
 mod rules;
@@ -255,6 +257,8 @@ pub struct NatfwClient {
     errors: RateShares,
     wheel: Wheel,
     waiting: Lookups<Waiting>,
+    /// Sessions that began here with a refresh, and when their hosts are informed.
+    unknown: VecDeque<(Time, SessionId, FlowId)>,
     /// That of the flow of the present request.
     way: Way,
     /// The last AGE that this node made.
@@ -297,6 +301,7 @@ impl NatfwClient {
             errors: RateShares::new(ERRORS, KeyedHasher::new(&mut rng)),
             wheel: Wheel::default(),
             waiting: Lookups::default(),
+            unknown: VecDeque::new(),
             way: Way::default(),
             age: 0,
             out: Outputs::default(),
@@ -396,6 +401,7 @@ impl NatfwClient {
         self.judge_part(resources);
         self.leave_part(resources);
         self.step_left();
+        self.report_due();
         for _ in 0..AT_ONCE {
             let Some(index) = self.wheel.pop_due(&mut self.records, self.now) else { return };
             if let Some(key) = invariant!(self.records.key_of(index), "the timer of a record ends with it") {
@@ -408,7 +414,8 @@ impl NatfwClient {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         let at_work = self.judging.is_some() || !self.leaving.is_empty();
-        let all = [self.wheel.next_deadline(), at_work.then_some(self.now), self.left.deadline()];
+        let report = self.unknown.front().map(|(due, ..)| *due);
+        let all = [self.wheel.next_deadline(), at_work.then_some(self.now), self.left.deadline(), report];
         all.into_iter().flatten().min()
     }
 

@@ -10,7 +10,7 @@ use super::listed::{is_foreign, with_list};
 use super::output::NatfwEnd;
 use super::record::{Answer, Asked, Asker, Last, Record, Reply};
 use super::rules::{Ask, packets};
-use super::{End, Failure, MAX_WAITING, NatfwClient, Seen, seconds, whole};
+use super::{Failure, NatfwClient, seconds, whole};
 use crate::engine::{Arrival, OwnedArrival};
 use crate::wire::natfw::{
     NatfwFilter, NatfwMessage, NatfwObject, NatfwStatus, NatfwType, NatfwValue, REMOVED,
@@ -99,6 +99,9 @@ impl NatfwClient {
     /// Takes a message of the client.
     pub(super) fn received(&mut self, arrival: &Arrival<'_>, resources: &mut Resources) {
         let mut job = arrival.own();
+        if job.refresh {
+            return self.refreshed(job);
+        }
         if let Some(octets) = self.inward(&job) {
             job.data = octets.as_slice().into();
         }
@@ -115,27 +118,31 @@ impl NatfwClient {
         self.counters.foreign_objects += u64::from(is_foreign(&message.objects));
         let plain = !self.config.role.opens() && !job.last;
         match message.kind {
+            _ if self.is_unbound(&job) => self.look_up_sender(job),
             NatfwType::RESPONSE => self.response(&job, &message, resources),
             // A node without rules only sends requests on.
             _ if plain => self.out.forward(job.id, None),
             NatfwType::PATH | NatfwType::CREATE | NatfwType::TRIGGER if self.config.role.opens() => {
-                if self.waiting.len() >= MAX_WAITING {
-                    self.counters.waiting_full += 1;
-                    tracing::debug!(session = %job.session, peer = %job.peer, reason = "too many messages wait for a route", "message dropped");
-                    return self.out.consume(job.id);
-                }
-                let peer = job.peer;
-                self.look_up(job, peer, End::Sender, Seen::default());
+                self.look_up_sender(job);
             }
             _ => self.request(job, false, resources),
         }
     }
 
-    /// Handles a request. `inside`: it came from the protected network.
+    /// Handles a request, or a message whose side was looked up. `inside`: it came from the protected network.
     pub(super) fn request(&mut self, job: OwnedArrival, inside: bool, resources: &mut Resources) {
+        if job.refresh {
+            return self.refreshed_from(&job, inside);
+        }
         // It was parsed before.
         let Ok(message) = NatfwMessage::parse(job.data.as_slice()) else { return self.out.consume(job.id) };
         let said = Said::by(&message);
+        if self.end_unbound(&job, &message, &said, inside) {
+            return;
+        }
+        if message.kind == NatfwType::RESPONSE {
+            return self.response(&job, &message, resources);
+        }
         if self.is_repeated(&job, &said) {
             return;
         }

@@ -32,6 +32,8 @@ pub(super) struct Report {
     pub(super) status: NatfwStatus,
     /// A node removed its rules, for another reason than RELEASE.
     pub(super) withdrawn: bool,
+    /// It is about no request: a node has no passage for the session.
+    pub(super) unknown: bool,
     pub(super) filters: Vec<NatfwFilter>,
 }
 
@@ -51,9 +53,10 @@ impl Report {
         };
         let mut found = filters(&first);
         all.for_each(|status| found.extend(filters(&status)));
-        let NatfwResult { msg_id, status, flags, .. } = first;
+        let NatfwResult { msg_id, status, flags, request, .. } = first;
         let withdrawn = status != NatfwStatus::DONE && flags & REMOVED != 0;
-        Some(Self { msg_id, status, withdrawn, filters: found })
+        let unknown = withdrawn && status == NatfwStatus::NO_STATE && request == 0;
+        Some(Self { msg_id, status, withdrawn, unknown, filters: found })
     }
 }
 

@@ -416,6 +416,7 @@ impl Composed for Instance {
         engine.stateless_clients = [ClientType::PING.0].into();
         engine.clients.extend(qos.as_ref().map(|_| ClientType::QOS.0));
         engine.clients.extend(natfw.as_ref().map(|_| ClientType::NATFW.0));
+        let role = natfw.as_ref().map(|natfw| natfw.role).filter(|role| role.opens());
         let lifetime = engine.lifetime();
         let (private_flows, proxy) = (engine.private_flows, !engine.proxy.is_empty());
         let reservations = qos.map(|qos| {
@@ -433,7 +434,10 @@ impl Composed for Instance {
         // A node without it draws what it drew before, so that recordings replay.
         let seed = if dns.domains.is_empty() { [0; 32] } else { setup.rng.array() };
         let dns = Dns::new(&dns, &engine, seed);
-        let engine = Casp::new(engine, setup.rng.array())?;
+        let mut engine = Casp::new(engine, setup.rng.array())?;
+        if let Some(role) = role {
+            engine.set_opener(ClientType::NATFW, role == natfw::Role::Nat);
+        }
         let mut ping = PingClient::new(setup.rng.array());
         ping.set_wall_clock(setup.wall_clock_us);
         Ok(Self {

@@ -12,4 +12,5 @@ mod passage;
 mod path;
 mod reserve;
 mod reserving;
+mod restarted;
 mod world;

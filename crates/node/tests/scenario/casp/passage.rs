@@ -22,7 +22,7 @@ use signalbox_sim::{Family, LinkConfig, LinkId, NodeId, Sim, topology};
 use super::reserve::{SECOND, casp};
 use crate::net::{WALL_US, make};
 
-fn add(sim: &mut Sim<Node>, name: &str, natfw: Option<NatfwConfig>) -> NodeId {
+pub(super) fn add(sim: &mut Sim<Node>, name: &str, natfw: Option<NatfwConfig>) -> NodeId {
     sim.add_engine(name, move |boot| {
         let casp = casp::Config { natfw: natfw.clone(), ..casp::Config::default() };
         make(boot, Config { wall_clock_us: WALL_US, casp: Some(casp), ..Config::empty() })
@@ -43,7 +43,7 @@ fn net(seed: u64) -> (Sim<Node>, [NodeId; 4]) {
     (sim, nodes)
 }
 
-fn events(sim: &Sim<Node>, id: u64) -> Vec<&PassageEvent> {
+pub(super) fn events(sim: &Sim<Node>, id: u64) -> Vec<&PassageEvent> {
     let event = |event| match event {
         &Event::Casp { id: own, event: CaspEvent::Passage(ref event) } if own == id => Some(event),
         _ => None,
@@ -51,7 +51,7 @@ fn events(sim: &Sim<Node>, id: u64) -> Vec<&PassageEvent> {
     sim.events().iter().filter_map(|one| event(&one.event)).collect()
 }
 
-fn open(sim: &mut Sim<Node>, nodes: &[NodeId; 4], id: u64, receiver_initiated: bool) {
+pub(super) fn open(sim: &mut Sim<Node>, nodes: &[NodeId; 4], id: u64, receiver_initiated: bool) {
     let request = OpenRequest {
         dst: sim.address(nodes[3], Family::V4),
         src: None,

@@ -104,6 +104,7 @@ fn arrival(flow: FlowId, data: &[u8]) -> ClientEvent {
         last: false,
         timeout: 90,
         stateless: true,
+        refresh: false,
         route: Octets::from(&[4, 6][..]),
         data: Octets::from(data),
     }))

@@ -1,0 +1,144 @@
+//! Sessions that begin at this node with a refresh of the messaging layer: the node was started anew, or the path has changed.
+//!
+//! Who asked for the passage does not know that this node has it no more, or never had it. A RESPONSE says so, and names no request: its
+//! status is "no such state" with the flag for removed state, its type of the request is 0, and its MSG_ID is drawn, so that no node on the
+//! way takes it for one that has passed before. Who asked sends its request again.
+//!
+//! At a NAT, nothing of a flow from the inside that has no binding goes on: it would leave with an inner source.
+
+use core::time::Duration;
+
+use signalbox_core::{Key, SessionId, invariant};
+
+use super::request::Said;
+use super::{End, MAX_WAITING, NatfwClient, Role, Seen, seconds};
+use crate::engine::OwnedArrival;
+use crate::wire::FlowId;
+use crate::wire::natfw::{NatfwMessage, NatfwStatus, NatfwType, REMOVED};
+
+/// After a change of the route, the request of the host follows the refresh in this time: then there is nothing to report, and the old
+/// branch is not torn down before the new one stands.
+const FOLLOWS: Duration = Duration::from_millis(500);
+/// When a request goes out again, from here to three times as long: a host may have many.
+const SOON: Duration = Duration::from_millis(200);
+/// A request that left within this time is under way.
+const UNDER_WAY: Duration = Duration::from_secs(1);
+
+impl NatfwClient {
+    /// Takes a refresh, which is a message without octets. A NAT looks up from which side it comes.
+    pub(super) fn refreshed(&mut self, job: OwnedArrival) {
+        if job.last {
+            self.out.consume(job.id);
+        } else if self.is_unbound(&job) {
+            self.look_up_sender(job);
+        } else {
+            self.refreshed_from(&job, false);
+        }
+    }
+
+    /// Takes a refresh whose side is known. `inside`: it came from the protected network.
+    pub(super) fn refreshed_from(&mut self, job: &OwnedArrival, inside: bool) {
+        let known = self.find(job.session, &job.flow).is_some();
+        if inside && self.is_unbound(job) {
+            self.drop_unbound(job);
+            self.out.consume(job.id);
+        } else {
+            self.go_on(job, None);
+        }
+        if known {
+            return;
+        }
+        if self.unknown.len() >= MAX_WAITING {
+            return self.report_unknown(job.session, job.flow);
+        }
+        self.unknown.push_back((self.now + FOLLOWS, job.session, job.flow));
+    }
+
+    /// Informs the hosts of sessions whose request has not followed.
+    pub(super) fn report_due(&mut self) {
+        while let Some((_, session, flow)) =
+            self.unknown.front().copied().filter(|(due, ..)| *due <= self.now)
+        {
+            self.unknown.pop_front();
+            self.report_unknown(session, flow);
+        }
+    }
+
+    fn report_unknown(&mut self, session: SessionId, flow: FlowId) {
+        if self.find(session, &flow).is_none() {
+            self.counters.unknown += 1;
+            let number = self.rng.u64();
+            self.respond((session, flow), true, (number, 0), (NatfwStatus::NO_STATE, REMOVED), &[]);
+        }
+    }
+
+    /// Asks from which side a message comes.
+    pub(super) fn look_up_sender(&mut self, job: OwnedArrival) {
+        if self.waiting.len() >= MAX_WAITING {
+            self.counters.waiting_full += 1;
+            tracing::debug!(session = %job.session, peer = %job.peer, reason = "too many messages wait for a route", "message dropped");
+            return self.out.consume(job.id);
+        }
+        let peer = job.peer;
+        self.look_up(job, peer, End::Sender, Seen::default());
+    }
+
+    /// Whether a message goes on along a flow for which this NAT has no binding. If it comes from the inside, it cannot be translated.
+    pub(super) fn is_unbound(&self, job: &OwnedArrival) -> bool {
+        let record = || self.find(job.session, &job.flow).and_then(|key| self.records.get(key));
+        self.config.role == Role::Nat
+            && !job.reverse
+            && !job.last
+            && job.flow.src().is_ipv4()
+            && record().is_none_or(|record| record.binding.is_none())
+    }
+
+    /// Ends a message from the inside that asks for no binding, and has none. False: it is another one.
+    pub(super) fn end_unbound(
+        &mut self,
+        job: &OwnedArrival,
+        message: &NatfwMessage<'_>,
+        said: &Said,
+        inside: bool,
+    ) -> bool {
+        let asks = match message.kind {
+            NatfwType::PATH | NatfwType::CREATE => true,
+            NatfwType::TRIGGER => self.is_border(said, inside),
+            _ => false,
+        };
+        if asks || !inside || !self.is_unbound(job) {
+            return false;
+        }
+        self.drop_unbound(job);
+        match message.kind {
+            NatfwType::RESPONSE => self.out.consume(job.id),
+            // What it asks for, no binding can express.
+            NatfwType::TRIGGER => self.refuse(job, NatfwStatus::GRANULARITY),
+            _ => self.refuse(job, NatfwStatus::NO_STATE),
+        }
+        true
+    }
+
+    fn drop_unbound(&mut self, job: &OwnedArrival) {
+        self.counters.unbound += 1;
+        tracing::debug!(session = %job.session, peer = %job.peer, reason = "this NAT has no binding for its flow", "message dropped");
+    }
+
+    /// A node of the path has no passage for a session of this node: the request goes out again before its time. One that has left a
+    /// moment ago comes behind the refresh that the node reports; an older one may have been lost with the node.
+    pub(super) fn ask_soon(&mut self, key: Key) {
+        let at = self.now + self.rng.jitter(SOON, 1.0, 3.0);
+        let fresh = self.now + (seconds(self.config.lifetime) / 3).saturating_sub(UNDER_WAY);
+        let Some(own) = invariant!(
+            self.records.get_mut(key).and_then(|record| record.origin.own_mut()),
+            "who asks again has asked"
+        ) else {
+            return;
+        };
+        let under_way = own.waits.is_some() && own.due > fresh;
+        if own.stage.is_standing() && at < own.due && !under_way {
+            (own.waits, own.due) = (None, at);
+            self.arm(key);
+        }
+    }
+}
