@@ -65,7 +65,7 @@ impl NatfwClient {
 
     /// Whether a request is a PATH to a user of this node, which may be a firewall too.
     fn is_for_own_user(&self, job: &OwnedArrival, kind: NatfwType) -> bool {
-        kind == NatfwType::PATH && job.last && self.is_local(job.flow.dst())
+        kind == NatfwType::PATH && job.last && self.local.has(job.flow.dst())
     }
 
     /// A request ends here: NEXT says what follows.
@@ -155,7 +155,7 @@ impl NatfwClient {
                     self.answered.remove(&(former, key));
                 }
                 self.answered.extend(user.map(|user| (user, key)));
-                let (of, age) = (said.age, self.next_age());
+                let (of, age) = (said.age, self.clock.next_age(self.now));
                 let receiver = user.map_or(Receiver::Absent, Receiver::Informed);
                 Answered { of, age, number, refreshed: false, back, receiver }
             }

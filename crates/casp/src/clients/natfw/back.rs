@@ -9,7 +9,7 @@ use super::record::{Answer, Asked, Asker, Last, Turn};
 use super::request::Said;
 use super::rules::{Ask, packets};
 use super::{Failure, NatfwClient, Role};
-use crate::clients::queue::Message;
+use crate::clients::shared::Message;
 use crate::engine::OwnedArrival;
 use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwFilter, NatfwMessage, NatfwStatus, NatfwType, NatfwValue};

@@ -14,7 +14,7 @@ use super::respond::Report;
 use super::rules::packets;
 use super::terms::{NatfwPackets, against};
 use super::{NatfwClient, NatfwRequest, seconds};
-use crate::clients::queue::Message;
+use crate::clients::shared::Message;
 use crate::wire::natfw::{
     IdentityKind, NatfwFilter, NatfwMessage, NatfwObject, NatfwResult, NatfwStatus, NatfwType, NatfwValue,
     Tlvs,
@@ -24,7 +24,7 @@ impl NatfwClient {
     /// Asks for a passage. The events have the identifier `id`, which no other request of a user has.
     pub fn open(&mut self, now: Time, id: u64, request: &NatfwRequest) {
         self.now = self.now.max(now);
-        let age = self.next_age();
+        let age = self.clock.next_age(self.now);
         let until = self.now + seconds(self.config.lifetime);
         let kept = request.kept.filter(|kept| self.of_session(*kept).is_empty());
         let refused = match packets(&request.filters, &request.flow) {
@@ -152,14 +152,9 @@ impl NatfwClient {
         if NatfwMessage::compose(kind, &values, &mut data).is_ok() {
             self.out.send(Message {
                 tag: key.to_u64(),
-                session: own.name.known(),
-                flow,
-                reverse: false,
                 // TRIGGER leaves sessions that expire.
                 hold: own.kind != NatfwType::TRIGGER,
-                tear_down: false,
-                branch: None,
-                data: Some(data),
+                ..Message::new(own.name.known(), flow, data)
             });
         }
     }
@@ -200,7 +195,7 @@ impl NatfwClient {
             NatfwValue::Nat(filter) => filter,
             _ => None,
         });
-        self.keep_list(key, listed(&message.objects));
+        self.lists.keep(key, listed(&message.objects));
         let lifetime = said.lifetime.unwrap_or(self.config.lifetime);
         self.stands(key, lifetime, nat);
     }
@@ -287,7 +282,7 @@ impl NatfwClient {
                 _ => {}
             }
         }
-        self.keep_list(key, first.and_then(|result| listed(&result.nested)));
+        self.lists.keep(key, first.and_then(|result| listed(&result.nested)));
         self.stands(key, lifetime.unwrap_or(self.config.lifetime), nat);
     }
 
@@ -327,7 +322,7 @@ impl NatfwClient {
     /// A node may have too many flows of the session, of others: the request goes on in a session of its own.
     fn ask_anew(&mut self, key: Key) {
         self.tear_down(key);
-        let age = self.next_age();
+        let age = self.clock.next_age(self.now);
         let Some(record) = self.records.get_mut(key) else { return };
         let flow = record.flow;
         let Some(own) = record.origin.own_mut() else { return };

@@ -6,6 +6,7 @@ use signalbox_wire::Writer;
 use signalbox_wire::hops::{Hop, Hops, Part, Path};
 
 use super::NatfwClient;
+use crate::clients::shared::with_node;
 use crate::engine::OwnedArrival;
 use crate::wire::Listed;
 use crate::wire::natfw::{NatfwMessage, NatfwObject, NatfwType, NatfwValue, Tlvs};
@@ -54,10 +55,9 @@ impl NatfwClient {
         answers: bool,
     ) -> Option<Vec<u8>> {
         let listed = listed(&message.objects).filter(|_| message.kind == NatfwType::CREATE)?;
-        let mut list = listed.hops.octets().to_vec();
         let end = if job.reverse { job.flow.src() } else { job.flow.dst() };
         let bound = self.records.get(key).is_some_and(|record| record.binding.is_some());
-        let part = if answers && self.is_local(end) {
+        let part = if answers && self.local.has(end) {
             Part::End
         } else if bound {
             Part::Translated
@@ -66,37 +66,23 @@ impl NatfwClient {
         } else {
             Part::Passed
         };
-        // Nodes without the client, and of other makes, only passed the message on.
-        let routers = listed.unaware(job.hops);
-        if let Some(address) = self.node_id(end) {
-            let hop = Hop::new(address, part);
-            Hop { after_gap: routers > 0, routers, answered: answers, ..hop }.append(&mut list);
-        }
-        contents(job.hops, &list)
+        contents(job.hops, &with_node(&listed, job.hops, self.local.like(end), part, answers))
     }
 
     /// The contents of a list that begins at this node, which is the end of the flow and answers a PATH by a CREATE.
     pub(super) fn list_begun(&self, job: &OwnedArrival, message: &NatfwMessage<'_>) -> Option<Vec<u8>> {
         listed(&message.objects).filter(|_| message.kind == NatfwType::PATH)?;
         let mut list = Vec::new();
-        if let Some(address) = self.node_id(job.flow.dst()) {
+        if let Some(address) = self.local.like(job.flow.dst()) {
             Hop { answered: true, ..Hop::new(address, Part::End) }.append(&mut list);
         }
         contents(0, &list)
     }
 
-    /// Keeps the list that an answer brought to the user of this node.
-    pub(super) fn keep_list(&mut self, key: Key, listed: Option<Listed<'_>>) {
-        if let Some(listed) = listed {
-            self.lists.insert(key, listed.hops.octets().into());
-        }
-    }
-
     /// What the last answer says of the path of a user's passage.
     #[must_use]
     pub fn path_of(&self, id: u64) -> Path {
-        let list = self.by_user.get(&id).and_then(|key| self.lists.get(key));
-        let list = list.and_then(|list| Hops::from_octets(list)).unwrap_or_default();
+        let list = self.by_user.get(&id).and_then(|key| self.lists.get(*key)).unwrap_or_default();
         // The other end began the list where it answered by a CREATE.
         let backwards = list.iter().next().is_some_and(|first| first.answered);
         Path::of(list, backwards)

@@ -47,15 +47,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
 use signalbox_core::ports::left::Left;
 use signalbox_core::ports::{Ports, external_address};
-use signalbox_core::shares::{RateShares, Shares, source};
+use signalbox_core::shares::{Shares, source};
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::wheel::{AT_ONCE, Wheel};
 use signalbox_core::{IfIndex, Key, KeyedHasher, Random, SessionId, Slab, Time, invariant};
 use signalbox_resources::Resources;
 use signalbox_resources::opening::Crossing;
 
-use crate::clients::lookups::{Lookups, Waits};
-use crate::clients::ntp;
+use crate::clients::shared::{Addresses, Clock, Errors, Lists, Lookups, Waits, seconds};
 use crate::engine::{Indication, OwnedArrival};
 use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwFilter, NatfwStatus};
@@ -71,8 +70,6 @@ use token::Used;
 
 /// Messages that wait for the route to their hop at most.
 const MAX_WAITING: usize = 1024;
-/// Errors about sessions without a record in a second, for each source.
-const ERRORS: u32 = 10;
 /// Most flows of one session with state.
 const FLOWS: usize = 4;
 
@@ -224,7 +221,7 @@ pub struct NatfwClient {
     counters: Counters,
     rng: Random,
     now: Time,
-    local: Vec<IpAddr>,
+    local: Addresses,
     inside: Vec<IfIndex>,
     /// The external address of a NAT.
     external: Option<Ipv4Addr>,
@@ -237,7 +234,7 @@ pub struct NatfwClient {
     /// Requests of this node, by the identifier of their user.
     by_user: BTreeMap<u64, Key>,
     /// The lists of nodes that answers to requests of this node brought.
-    lists: BTreeMap<Key, Box<[u8]>>,
+    lists: Lists,
     /// Packets that users of this node accept, by the identifier of the user.
     accepted: BTreeMap<u64, FlowFilter>,
     /// The records whose packets a user accepted.
@@ -253,16 +250,14 @@ pub struct NatfwClient {
     /// Hashes what is compared, but not kept.
     hasher: KeyedHasher,
     holders: Shares<IpAddr>,
-    /// Limits of the errors about sessions without a record.
-    errors: RateShares,
+    errors: Errors,
     wheel: Wheel,
     waiting: Lookups<Waiting>,
     /// Sessions that began here with a refresh, and when their hosts are informed.
     unknown: VecDeque<(Time, SessionId, FlowId)>,
     /// That of the flow of the present request.
     way: Way,
-    /// The last AGE that this node made.
-    age: u64,
+    clock: Clock,
     out: Outputs,
     /// What this node adds to the refusal that follows.
     note: Option<String>,
@@ -280,7 +275,7 @@ impl NatfwClient {
         Self {
             counters: Counters::default(),
             now: Time::ZERO,
-            local: Vec::new(),
+            local: Addresses::default(),
             inside: Vec::new(),
             external: config.external,
             ports,
@@ -288,7 +283,7 @@ impl NatfwClient {
             records: Slab::new(config.max_sessions),
             by_session: BTreeMap::new(),
             by_user: BTreeMap::new(),
-            lists: BTreeMap::new(),
+            lists: Lists::default(),
             accepted: BTreeMap::new(),
             answered: BTreeSet::new(),
             leaving: VecDeque::new(),
@@ -298,12 +293,12 @@ impl NatfwClient {
             used: Used::new(hasher),
             hasher,
             holders: Shares::new(config.max_sessions, KeyedHasher::new(&mut rng)),
-            errors: RateShares::new(ERRORS, KeyedHasher::new(&mut rng)),
+            errors: Errors::new(KeyedHasher::new(&mut rng)),
             wheel: Wheel::default(),
             waiting: Lookups::default(),
             unknown: VecDeque::new(),
             way: Way::default(),
-            age: 0,
+            clock: Clock::new(config.wall_clock_us),
             out: Outputs::default(),
             note: None,
             rng,
@@ -313,17 +308,15 @@ impl NatfwClient {
 
     /// Takes over the node's interfaces.
     pub fn interfaces(&mut self, list: &[Interface]) {
-        let up = || list.iter().filter(|one| one.up);
-        self.local = up().flat_map(|one| one.addresses.iter().copied()).collect();
-        self.local.retain(|address| !address.is_loopback());
-        let inside = up().filter(|one| self.config.inside.contains(&one.name));
+        self.local.set(list);
+        let inside = list.iter().filter(|one| one.up && self.config.inside.contains(&one.name));
         self.inside = inside.map(|one| one.ifindex).collect();
         self.external = self.config.external.or_else(|| external_address(list, &self.config.outside));
     }
 
     /// The wall clock was corrected: microseconds since 1970 at [`Time::ZERO`].
     pub const fn set_wall_clock(&mut self, wall_clock_us: u64) {
-        self.config.wall_clock_us = wall_clock_us;
+        self.clock.set(wall_clock_us);
     }
 
     /// Takes an indication of the messaging layer.
@@ -446,10 +439,6 @@ impl NatfwClient {
         self.by_session.get(&(session, *flow)).copied()
     }
 
-    fn is_local(&self, address: IpAddr) -> bool {
-        self.local.contains(&address)
-    }
-
     /// Asks by which interface a hop is reached.
     fn look_up(&mut self, job: OwnedArrival, to: IpAddr, of: End, seen: Seen) {
         let id = self.waiting.keep(Waiting { job, of, seen });
@@ -536,7 +525,7 @@ impl NatfwClient {
         if let (Some(binding), Some(ports)) = (record.binding, &mut self.ports) {
             ports.release(binding.lease);
         }
-        self.lists.remove(&key);
+        self.lists.remove(key);
         let name = match record.origin {
             Origin::Peer { session, holder } => {
                 self.holders.release(holder);
@@ -555,23 +544,10 @@ impl NatfwClient {
         }
     }
 
-    /// A new AGE: the time as an NTP timestamp, greater than the last one.
-    fn next_age(&mut self) -> u64 {
-        let us = self.config.wall_clock_us.saturating_add(self.now.as_micros());
-        self.age = ntp::stamp(us).max(self.age.wrapping_add(1));
-        self.age
-    }
-
     /// When an NTP timestamp is; `None`: it is past.
     fn at(&self, stamp: u64) -> Option<Time> {
-        let at = Time::from_micros(ntp::micros(stamp)?.checked_sub(self.config.wall_clock_us)?);
-        (at > self.now).then_some(at)
+        self.clock.time_of(stamp).filter(|at| *at > self.now)
     }
-}
-
-/// The time that this many seconds stand for.
-const fn seconds(seconds: u32) -> Duration {
-    Duration::from_secs(seconds as u64)
 }
 
 /// Whole seconds of a time.

@@ -6,7 +6,7 @@ use signalbox_core::{Key, Time, invariant};
 
 use super::NatfwClient;
 use super::record::Stage;
-use crate::clients::queue::Message;
+use crate::clients::shared::Message;
 use crate::wire::FlowId;
 
 impl NatfwClient {
@@ -16,7 +16,7 @@ impl NatfwClient {
     pub fn move_to(&mut self, now: Time, id: u64, flow: FlowId) -> bool {
         self.now = self.now.max(now);
         let Some(key) = self.by_user.get(&id).copied() else { return false };
-        let age = self.next_age();
+        let age = self.clock.next_age(self.now);
         let Some(record) = self.records.get_mut(key).filter(|record| record.flow != flow) else {
             return false;
         };

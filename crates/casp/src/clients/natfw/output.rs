@@ -7,7 +7,7 @@ use signalbox_core::SessionId;
 use signalbox_core::node::RouteQuery;
 use signalbox_core::pinhole::{Pinhole, PinholeId};
 
-use crate::clients::queue::{Message, Polled, Queue};
+use crate::clients::shared::{Polled, Queue};
 use crate::engine::Request;
 use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwFilter, NatfwStatus};
@@ -133,61 +133,39 @@ pub enum NatfwOutput<'a> {
 
 /// An output that is no request to the messaging layer.
 #[derive(Debug)]
-enum Own {
+pub(super) enum Other {
     Lookup(u64, RouteQuery),
     Open(PinholeId, Pinhole, Duration),
     Close(PinholeId),
     Event(u64, Box<NatfwEvent>),
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Outputs {
-    queue: Queue<Own>,
-}
+pub(super) type Outputs = Queue<Other>;
 
 impl Outputs {
-    pub(super) fn send(&mut self, message: Message) {
-        self.queue.send(message);
-    }
-
-    /// The message ends here.
-    pub(super) fn consume(&mut self, id: u64) {
-        self.queue.consume(id);
-    }
-
-    /// The message goes on, with these octets if there are any.
-    pub(super) fn forward(&mut self, id: u64, data: Option<Vec<u8>>) {
-        self.queue.forward(id, data);
-    }
-
-    /// The next hops of a session see another flow.
-    pub(super) fn translate(&mut self, session: SessionId, flow: FlowId, outer: FlowId) {
-        self.queue.translate(session, flow, outer);
-    }
-
     pub(super) fn look_up(&mut self, id: u64, query: RouteQuery) {
-        self.queue.other(Own::Lookup(id, query));
+        self.push(Other::Lookup(id, query));
     }
 
     pub(super) fn open(&mut self, id: PinholeId, pinhole: Pinhole, lifetime: Duration) {
-        self.queue.other(Own::Open(id, pinhole, lifetime));
+        self.push(Other::Open(id, pinhole, lifetime));
     }
 
     pub(super) fn close(&mut self, id: PinholeId) {
-        self.queue.other(Own::Close(id));
+        self.push(Other::Close(id));
     }
 
     pub(super) fn event(&mut self, id: u64, event: NatfwEvent) {
-        self.queue.other(Own::Event(id, Box::new(event)));
+        self.push(Other::Event(id, Box::new(event)));
     }
 
     pub(super) fn poll(&mut self) -> Option<NatfwOutput<'_>> {
-        Some(match self.queue.poll()? {
+        Some(match self.take()? {
             Polled::Request(request) => NatfwOutput::Request(request),
-            Polled::Other(Own::Lookup(id, query)) => NatfwOutput::RouteLookup { id, query },
-            Polled::Other(Own::Open(id, pinhole, lifetime)) => NatfwOutput::Open { id, pinhole, lifetime },
-            Polled::Other(Own::Close(id)) => NatfwOutput::Close { id },
-            Polled::Other(Own::Event(id, event)) => NatfwOutput::Event { id, event: *event },
+            Polled::Other(Other::Lookup(id, query)) => NatfwOutput::RouteLookup { id, query },
+            Polled::Other(Other::Open(id, pinhole, lifetime)) => NatfwOutput::Open { id, pinhole, lifetime },
+            Polled::Other(Other::Close(id)) => NatfwOutput::Close { id },
+            Polled::Other(Other::Event(id, event)) => NatfwOutput::Event { id, event: *event },
         })
     }
 }

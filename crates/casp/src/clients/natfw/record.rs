@@ -12,7 +12,7 @@ use signalbox_resources::Passage;
 use super::Way;
 use super::bind::Binding;
 use super::terms::NatfwTerms;
-use crate::clients::hop::Hop;
+use crate::clients::shared::Hop;
 use crate::engine::OwnedArrival;
 use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwFilter, NatfwStatus, NatfwType};

@@ -285,7 +285,7 @@ impl NatfwClient {
             Some(start) if start > now + LATEST => return Err(NatfwStatus::TIME),
             start => start,
         };
-        let ends_here = job.last && self.is_local(if job.reverse { job.flow.src() } else { job.flow.dst() });
+        let ends_here = job.last && self.local.has(if job.reverse { job.flow.src() } else { job.flow.dst() });
         let source = self.present(key);
         let Some(record) = invariant!(self.records.get_mut(key), "a CREATE has a record") else {
             return Err(missing);

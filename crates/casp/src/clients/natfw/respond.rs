@@ -1,9 +1,7 @@
 //! RESPONSE: what nodes report, and how it passes.
 
 use core::net::IpAddr;
-use core::time::Duration;
 
-use signalbox_core::shares::source;
 use signalbox_core::{Key, SessionId, invariant};
 use signalbox_resources::Resources;
 
@@ -11,16 +9,13 @@ use super::NatfwClient;
 use super::record::{Answer, Last, Passed};
 use super::request::{Said, left};
 use super::rules::filter_of;
-use crate::clients::queue::Message;
+use crate::clients::shared::Message;
 use crate::engine::OwnedArrival;
 use crate::wire::FlowId;
 use crate::wire::natfw::{
     IdentityKind, NatfwFilter, NatfwIdentity, NatfwMessage, NatfwObject, NatfwResult, NatfwStatus, NatfwType,
     NatfwValue, REACHED, REMOVED, Tlvs,
 };
-
-/// Errors of a session leave so far apart.
-const ERRORS: Duration = Duration::from_secs(1);
 
 /// Octets of the text that is added to a refusal, at most.
 const MAX_NOTE: usize = 128;
@@ -71,24 +66,9 @@ fn number_of(octets: &[u8]) -> Option<(u64, u8)> {
 }
 
 impl NatfwClient {
-    /// The identity of this node in its reports.
-    pub(super) fn node_id(&self, like: IpAddr) -> Option<IpAddr> {
-        let own = self.local.iter().find(|address| address.is_ipv4() == like.is_ipv4());
-        own.or(self.local.first()).copied()
-    }
-
     /// Sends a message of this node in an existing session.
     pub(super) fn send(&mut self, (session, flow): (SessionId, FlowId), reverse: bool, data: Vec<u8>) {
-        self.out.send(Message {
-            tag: 0,
-            session: Some(session),
-            flow,
-            reverse,
-            hold: false,
-            tear_down: false,
-            branch: None,
-            data: Some(data),
-        });
+        self.out.send(Message { reverse, ..Message::new(Some(session), flow, data) });
     }
 
     /// Composes a RESPONSE with one STATUS of this node.
@@ -113,7 +93,7 @@ impl NatfwClient {
         more: &[NatfwValue<'_>],
     ) {
         let mut nested = Vec::new();
-        if let Some(address) = node.or_else(|| self.node_id(of.1.dst())) {
+        if let Some(address) = node.or_else(|| self.local.like(of.1.dst())) {
             // An address is never longer than a length can count.
             let _ = with_identity(address, |identity| NatfwValue::Node(identity).encode(&mut nested));
         }
@@ -138,19 +118,13 @@ impl NatfwClient {
         self.out.consume(job.id);
         let Some(number) = number_of(job.data.as_slice()) else { return };
         let now = self.now;
-        let allowed = match self.find(job.session, &job.flow).and_then(|key| self.records.get_mut(key)) {
-            Some(record) => {
-                let answer = Answer::Refused(status);
-                record.last = Some(Last { number: number.0, reverse: job.reverse, answer });
-                let allowed = record.errors_from <= now;
-                if allowed {
-                    record.errors_from = now + ERRORS;
-                }
-                allowed
-            }
-            None => self.errors.allow(now, &source(job.peer)),
-        };
-        if !allowed {
+        let found = self.find(job.session, &job.flow).and_then(|key| self.records.get_mut(key));
+        let from = found.map(|record| {
+            let answer = Answer::Refused(status);
+            record.last = Some(Last { number: number.0, reverse: job.reverse, answer });
+            &mut record.errors_from
+        });
+        if !self.errors.allow(now, from, job.peer) {
             self.counters.errors_limited += 1;
             tracing::debug!(session = %job.session, peer = %job.peer, reason = "too many of its source", "refusal not sent");
             return;
@@ -207,7 +181,7 @@ impl NatfwClient {
             return self.arm(key);
         }
         let now = self.now;
-        let own_address = self.node_id(job.flow.dst());
+        let own_address = self.local.like(job.flow.dst());
         let Some(record) = invariant!(self.records.get_mut(key), "a RESPONSE has a record") else { return };
         let reply = record.reply.take_if(|reply| reply.msg_id == report.msg_id);
         let filters = self.hasher.hash_one(&report.filters);

@@ -4,7 +4,7 @@ use super::NatfwClient;
 use super::record::Own;
 use super::request::Said;
 use super::rules::filter_of;
-use crate::clients::ntp;
+use crate::clients::shared::ntp;
 use crate::engine::OwnedArrival;
 use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwFilter, NatfwMessage, NatfwStatus, NatfwType, NatfwValue, Tlvs};

@@ -15,7 +15,7 @@ use signalbox_resources::Resources;
 use signalbox_resources::token::{Mac, Token, TokenError};
 
 use super::{Failure, NatfwClient};
-use crate::clients::ntp;
+use crate::clients::shared::ntp;
 use crate::engine::OwnedArrival;
 use crate::wire::FlowId;
 use crate::wire::natfw::{
@@ -148,7 +148,7 @@ impl NatfwClient {
                 Err(TokenError::UnknownKey) => continue,
                 Err(_) => return Err(NatfwStatus::TOKEN),
             }
-            let wall_us = self.config.wall_clock_us.saturating_add(self.now.as_micros());
+            let wall_us = self.clock.wall_us(self.now);
             let made_us = ntp::micros(token.stamp);
             let fresh = made_us.is_some_and(|made| Duration::from_micros(wall_us.abs_diff(made)) <= WINDOW);
             let within = |filter: &NatfwFilter| packets.iter().all(|one| covers(filter, one));

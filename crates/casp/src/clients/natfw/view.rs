@@ -1,7 +1,5 @@
 //! What the client has, for people.
 
-use core::net::IpAddr;
-
 use signalbox_core::pinhole::{Endpoint, Pinhole, PinholeId};
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{SessionId, Time};
@@ -10,6 +8,7 @@ use signalbox_resources::{Passage, Requester};
 use super::NatfwClient;
 use super::record::{Opened, Record, Rule};
 use super::rules::pinhole_id;
+use crate::clients::shared::Addresses;
 use crate::wire::FlowId;
 
 /// One rule of a session.
@@ -57,7 +56,7 @@ pub struct PassageView {
 }
 
 impl PassageView {
-    fn of(record: &Record, local: &[IpAddr]) -> Option<Self> {
+    fn of(record: &Record, local: &Addresses) -> Option<Self> {
         let active = matches!(record.opened, Opened::Active { .. });
         let view = |rule: &Rule| RuleView {
             pinhole: pinhole_id(rule.key),
@@ -82,7 +81,7 @@ impl PassageView {
             session: record.origin.session()?,
             flow: record.flow,
             user: own.map(|own| own.id),
-            ends_here: own.is_none() && local.contains(&record.flow.dst()),
+            ends_here: own.is_none() && local.has(record.flow.dst()),
             granted,
             requester: asker.map(|asker| asker.hop.requester(record.flow.src())),
             until: if rules.is_empty() { record.until } else { record.rules_until },

@@ -1,6 +1,5 @@
 //! Answers, and messages that a node makes itself: Success, Error, Release, and the Commit that answers a Reserve.
 
-use signalbox_core::shares::source;
 use signalbox_core::{IfIndex, Key, SessionId, invariant};
 use signalbox_resources::{End, Resources};
 
@@ -10,12 +9,9 @@ use super::output::Told;
 use super::record::Branch;
 use super::segment::with_objects;
 use super::{QosClient, branch_of};
-use crate::clients::queue::Message;
+use crate::clients::shared::Message;
 use crate::wire::FlowId;
 use crate::wire::qos::{Partial, QosErrorCode, QosFlags, QosMessage, QosType, QosVersion, Refusal};
-
-/// An Error of one second for each session.
-const ERRORS: core::time::Duration = core::time::Duration::from_secs(1);
 
 /// What an Error is about.
 #[derive(Debug, Clone, Copy)]
@@ -42,16 +38,7 @@ impl QosClient {
         if message.encode(&mut data).is_err() {
             return;
         }
-        self.out.send(Message {
-            tag: 0,
-            session: Some(session),
-            flow,
-            reverse,
-            hold: false,
-            tear_down: false,
-            branch,
-            data: Some(data),
-        });
+        self.out.send(Message { reverse, branch, ..Message::new(Some(session), flow, data) });
     }
 
     /// Answers a message.
@@ -64,17 +51,8 @@ impl QosClient {
         tracing::debug!(session = %job.session, peer = %job.hop.address, code = %failed.why.0, detail = failed.why.1, "request refused");
         let now = self.now;
         let known = self.find_all(job.session).into_iter().flatten().next();
-        let allowed = match known.and_then(|key| self.records.get_mut(key)) {
-            Some(record) => {
-                let allowed = record.error_at.is_none_or(|at| at + ERRORS <= now);
-                if allowed {
-                    record.error_at = Some(now);
-                }
-                allowed
-            }
-            None => self.errors.allow(now, &source(job.hop.address)),
-        };
-        if !allowed {
+        let from = known.and_then(|key| self.records.get_mut(key)).map(|record| &mut record.errors_from);
+        if !self.errors.allow(now, from, job.hop.address) {
             self.counters.errors_limited += 1;
             tracing::debug!(session = %job.session, peer = %job.hop.address, reason = "too many of its source", "Error not sent");
             self.told = Told::default();
@@ -94,7 +72,7 @@ impl QosClient {
         message.version = Some(failed.version.unwrap_or(QosVersion::FLOWSPEC));
         message.partial = Some(counters_of(failed.partial, code));
         let like = of.1.dst();
-        message.error_node = self.own_address(like).or(Some(like));
+        message.error_node = self.local.like(like).or(Some(like));
         message.error = Some(failed.why);
         let told = core::mem::take(&mut self.told);
         if matches!(code, QosErrorCode::BELOW_MINIMUM | QosErrorCode::POLICY) && told != Told::default() {

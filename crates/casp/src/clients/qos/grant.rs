@@ -10,7 +10,7 @@ use super::output::Told;
 use super::period::Period;
 use super::record::{Grants, Level};
 use super::{PROTOCOL, QosClient};
-use crate::clients::hop::Hop;
+use crate::clients::shared::Hop;
 use crate::wire::FlowId;
 use crate::wire::qos::{QosErrorCode, QosType};
 

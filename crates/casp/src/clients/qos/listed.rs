@@ -4,27 +4,22 @@
 use core::net::IpAddr;
 
 use signalbox_core::{Key, invariant};
-use signalbox_wire::hops::{Hop, Hops, Part, Path};
+use signalbox_wire::hops::{Hop, Part, Path};
 
 use super::QosClient;
 use super::amount::Amount;
 use super::node::Job;
 use super::record::Record;
+use crate::clients::shared::with_node;
 use crate::wire::Listed;
 use crate::wire::qos::{QosMessage, QosType};
 
 impl QosClient {
-    /// An address of this node of the IP version of another one, else any.
-    pub(super) fn own_address(&self, like: IpAddr) -> Option<IpAddr> {
-        let own = self.local.iter().find(|address| address.is_ipv4() == like.is_ipv4());
-        own.or(self.local.first()).copied()
-    }
-
     /// The list of a request of this node: it is the first of it. `receives`: the data end here.
     pub(super) fn list_begun(&self, like: IpAddr, receives: bool, amount: &Amount) -> Vec<u8> {
         let mut list = Vec::new();
         let part = if receives { Part::End } else { Part::Rate(rate_of(amount)) };
-        if let Some(address) = self.own_address(like) {
+        if let Some(address) = self.local.like(like) {
             Hop::new(address, part).append(&mut list);
         }
         list
@@ -39,47 +34,34 @@ impl QosClient {
         amount: &Amount,
     ) -> Option<Vec<u8>> {
         let listed = message.listed?;
-        let mut list = listed.hops.octets().to_vec();
         if message.kind == QosType::COMMIT {
-            return Some(list);
+            return Some(listed.hops.octets().to_vec());
         }
         let end = if job.reverse { job.flow.src() } else { job.flow.dst() };
         let skipped = message.age.is_some()
             && self.records.get(key).is_some_and(|record| record.skipped == message.age);
-        let part = if job.last && !job.reverse && self.is_local(end) {
+        let part = if job.last && !job.reverse && self.local.has(end) {
             Part::End
         } else if skipped {
             Part::Passed
         } else {
             Part::Rate(rate_of(amount))
         };
-        // Nodes without the client, and of other makes, only passed the message on.
-        let unaware = listed.unaware(job.hops);
-        if let Some(address) = self.own_address(end) {
-            let hop = Hop::new(address, part);
-            Hop { after_gap: unaware > 0, routers: unaware, answered: job.last, ..hop }.append(&mut list);
-        }
-        Some(list)
+        Some(with_node(&listed, job.hops, self.local.like(end), part, job.last))
     }
 
     /// Keeps the list that an answer brought to the user of this node.
     pub(super) fn keep_list(&mut self, key: Key, listed: Option<Listed<'_>>) {
-        let own = self.records.get(key).is_some_and(|record| record.own.is_some());
-        if let Some(listed) = listed.filter(|_| own) {
-            self.lists.insert(key, listed.hops.octets().into());
+        if self.records.get(key).is_some_and(|record| record.own.is_some()) {
+            self.lists.keep(key, listed);
         }
-    }
-
-    /// The list that the last answer brought.
-    pub(super) fn kept_list(&self, key: Key) -> Option<Hops<'_>> {
-        self.lists.get(&key).and_then(|list| Hops::from_octets(list))
     }
 
     /// What the last answer says of the path of a user's reservation or query.
     #[must_use]
     pub fn path_of(&self, id: u64) -> Path {
         let Some(key) = self.by_user.get(&id).copied() else { return Path::default() };
-        let list = self.kept_list(key).unwrap_or_default();
+        let list = self.lists.get(key).unwrap_or_default();
         let Some(own) = invariant!(
             self.records.get(key).and_then(Record::own),
             "a user's request has a record with its own part"

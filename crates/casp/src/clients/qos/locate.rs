@@ -7,7 +7,7 @@ use signalbox_resources::Resources;
 use super::node::Job;
 use super::record::{Places, Record, data};
 use super::{MAX_WAITING, QosClient, Waiting};
-use crate::clients::lookups::Waits;
+use crate::clients::shared::Waits;
 use crate::wire::FlowId;
 
 /// A message or a session whose interfaces are looked up.
@@ -71,7 +71,7 @@ impl QosClient {
         };
         let elsewhere = |(at, flow): (usize, Option<FlowId>)| Some((at, flow?));
         let mut left = flows.into_iter().enumerate().skip(lookup.known).filter_map(elsewhere);
-        let Some((at, flow)) = left.find(|(_, flow)| !self.is_local(flow.dst())) else {
+        let Some((at, flow)) = left.find(|(_, flow)| !self.local.has(flow.dst())) else {
             return self.located(lookup.what, Some(lookup.places), resources);
         };
         if let Waiting::Message(job) = &lookup.what

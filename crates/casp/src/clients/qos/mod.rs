@@ -29,19 +29,18 @@ mod segment;
 mod suggest;
 
 use core::net::IpAddr;
-use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use signalbox_core::metrics::{
     Family, MESSAGES_DROPPED, OBJECTS_DROPPED, RATE_LIMITED, RESERVATION_EVENTS, TABLE_FULL,
 };
 use signalbox_core::node::{Interface, NoRoute, Prefix, Route};
-use signalbox_core::shares::{RateShares, Shares};
+use signalbox_core::shares::Shares;
 use signalbox_core::wheel::{AT_ONCE, Wheel, portion};
 use signalbox_core::{IfIndex, Key, KeyedHasher, Random, ReserverId, SessionId, Slab, Time, invariant};
 use signalbox_resources::Resources;
 
-use crate::clients::lookups::Lookups;
+use crate::clients::shared::{Addresses, Clock, Errors, Lists, Lookups, seconds};
 use crate::engine::Indication;
 use crate::wire::FlowId;
 use crate::wire::qos::{Partial, QosErrorCode};
@@ -63,8 +62,6 @@ pub const PROTOCOL: ReserverId = ReserverId::CASP;
 const MAX_WAITING: usize = 1024;
 /// The identifier of what this node reserves because the other end asks for it: no user has it.
 const NO_USER: u64 = u64::MAX;
-/// Errors about sessions without a record in a second, for each source.
-const ERRORS: u32 = 10;
 
 /// Requests that were not answered, by reason.
 const REQUESTS: Family =
@@ -201,7 +198,7 @@ pub struct QosClient {
     counters: Counters,
     rng: Random,
     now: Time,
-    local: Vec<IpAddr>,
+    local: Addresses,
     segments: Segments,
     records: Slab<Record>,
     /// A session has a record of its own for the opposite flow, if a request is for it instead.
@@ -209,16 +206,14 @@ pub struct QosClient {
     /// Reservations and queries of this node, by the identifier of their user.
     by_user: BTreeMap<u64, Key>,
     /// The lists of nodes that answers to requests of this node brought.
-    lists: BTreeMap<Key, Box<[u8]>>,
+    lists: Lists,
     /// The records with a time, by its end.
     periods: BTreeSet<(Time, Key)>,
     holders: Shares<IpAddr>,
-    /// Limits of the Errors about sessions without a record.
-    errors: RateShares,
+    errors: Errors,
     wheel: Wheel,
     waiting: Lookups<Lookup>,
-    /// The last AGE that this node made.
-    age: u64,
+    clock: Clock,
     /// What this node, or the Error that it handles, adds to the refusal that follows.
     told: Told,
     out: Outputs,
@@ -234,18 +229,18 @@ impl QosClient {
         Self {
             counters: Counters::default(),
             now: Time::ZERO,
-            local: Vec::new(),
+            local: Addresses::default(),
             segments,
             records: Slab::new(config.max_sessions),
             by_session: HashMap::with_hasher(KeyedHasher::new(&mut rng)),
             by_user: BTreeMap::new(),
-            lists: BTreeMap::new(),
+            lists: Lists::default(),
             periods: BTreeSet::new(),
-            errors: RateShares::new(ERRORS, KeyedHasher::new(&mut rng)),
+            errors: Errors::new(KeyedHasher::new(&mut rng)),
             holders: Shares::new(config.max_sessions, KeyedHasher::new(&mut rng)),
             wheel: Wheel::default(),
             waiting: Lookups::default(),
-            age: 0,
+            clock: Clock::new(config.wall_clock_us),
             told: Told::default(),
             out: Outputs::default(),
             rng,
@@ -255,8 +250,7 @@ impl QosClient {
 
     /// Takes over the node's interfaces.
     pub fn interfaces(&mut self, list: &[Interface]) {
-        self.local = list.iter().filter(|one| one.up).flat_map(|one| one.addresses.iter().copied()).collect();
-        self.local.retain(|address| !address.is_loopback());
+        self.local.set(list);
         self.segments.interfaces(list);
     }
 
@@ -269,7 +263,7 @@ impl QosClient {
 
     /// The wall clock was corrected: microseconds since 1970 at [`Time::ZERO`].
     pub const fn set_wall_clock(&mut self, wall_clock_us: u64) {
-        self.config.wall_clock_us = wall_clock_us;
+        self.clock.set(wall_clock_us);
     }
 
     /// Takes an indication of the messaging layer.
@@ -381,10 +375,6 @@ impl QosClient {
         self.find_all(session).map(|key| key.filter(has_it))
     }
 
-    fn is_local(&self, address: IpAddr) -> bool {
-        self.local.contains(&address)
-    }
-
     /// Sets the timer of a record for what is due next.
     fn arm(&mut self, key: Key) {
         if let Some(at) = self.records.get(key).and_then(Record::deadline) {
@@ -441,7 +431,7 @@ impl QosClient {
         if let Some(holder) = record.holder {
             self.holders.release(holder);
         }
-        self.lists.remove(&key);
+        self.lists.remove(key);
         if let Some(own) = record.own {
             if own.id != NO_USER {
                 self.by_user.remove(&own.id);
@@ -456,11 +446,6 @@ impl QosClient {
 /// How many failures a partial reservation still allows, as an object.
 fn allowance((failures_allowed, indeterminate_allowed): (u16, u16)) -> Partial {
     Partial { failures_allowed, indeterminate_allowed, ..Partial::default() }
-}
-
-/// The time that this many seconds stand for.
-const fn seconds(seconds: u32) -> Duration {
-    Duration::from_secs(seconds as u64)
 }
 
 /// The branch by which a message came.

@@ -15,7 +15,7 @@ use super::period::Period;
 use super::record::{Last, Level, Places, Record};
 use super::segment::with_objects;
 use super::{QosClient, Waiting, branch_of, seconds};
-use crate::clients::hop::Hop;
+use crate::clients::shared::Hop;
 use crate::engine::Arrival;
 use crate::wire::qos::{Partial, QosErrorCode, QosFlags, QosMessage, QosType};
 use crate::wire::{FlowId, Listed};
@@ -487,7 +487,7 @@ impl QosClient {
             return;
         }
         let end = if job.reverse { job.flow.src() } else { job.flow.dst() };
-        if !self.is_local(end) && !self.config.proxy {
+        if !self.local.has(end) && !self.config.proxy {
             self.settle(key, sequence, End::Released, resources);
             let first =
                 self.records.get(key).is_some_and(|record| record.last.is_some_and(|last| last.first));

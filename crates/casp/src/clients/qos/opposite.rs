@@ -34,7 +34,7 @@ impl QosClient {
         }
         let Ok(period) = self.period(message.time) else { return false };
         let Some(key) = self.record_of(job.session, job, true) else { return false };
-        let (now, range, age) = (self.now, Range::only(most), self.next_age());
+        let (now, range, age) = (self.now, Range::only(most), self.clock.next_age(self.now));
         let partial = message.partial.filter(|_| message.flags.contains(QosFlags::PARTIAL)).map(as_asked);
         let Some(record) = invariant!(self.records.get(key), "a new flow has a record") else { return false };
         let moved = record.flow != job.flow;

@@ -12,8 +12,7 @@ use super::output::{QosEvent, Told};
 use super::record::{Own, Places, Record, Stage};
 use super::segment::with_objects;
 use super::{NO_USER, QosClient, QosRequest, Waiting, allowance, seconds};
-use crate::clients::ntp;
-use crate::clients::queue::Message;
+use crate::clients::shared::{Message, ntp};
 use crate::wire::Listed;
 use crate::wire::qos::{QosErrorCode, QosFlags, QosMessage, QosType};
 
@@ -35,7 +34,7 @@ impl QosClient {
         self.now = self.now.max(now);
         // The user may not know yet that the reservation has ended; so below.
         let Some(key) = self.by_user.get(&id).copied() else { return };
-        let age = self.next_age();
+        let age = self.clock.next_age(self.now);
         let Some(own) = invariant!(
             self.records.get_mut(key).and_then(|record| record.own.as_mut()),
             "a user's reservation has a record with its own part"
@@ -92,7 +91,7 @@ impl QosClient {
             None => self.make_record(None, request.flow, None),
         };
         let Some(key) = found else { return refuse(self, QosErrorCode::NO_RESERVATION) };
-        let age = self.next_age();
+        let age = self.clock.next_age(self.now);
         let kept = request.kept.filter(|kept| self.find_all(*kept) == [None; 2] && request.session.is_none());
         let (due, lifetime) =
             (self.now + Duration::from_secs(self.config.lifetime.into()), self.config.lifetime);
@@ -220,7 +219,7 @@ impl QosClient {
             range.write(&mut message);
             list = match kind {
                 // The source of the data learns from it who reserved.
-                QosType::COMMIT if own.reverse => self.kept_list(key).map(|hops| hops.octets().to_vec()),
+                QosType::COMMIT if own.reverse => self.lists.get(key).map(|hops| hops.octets().to_vec()),
                 QosType::COMMIT => None,
                 _ => Some(self.list_begun(flow.dst(), own.reverse, &range.most)),
             };
@@ -232,13 +231,9 @@ impl QosClient {
         if with_objects(&message, &local).encode(&mut data).is_ok() {
             self.out.send(Message {
                 tag: key.to_u64(),
-                session: session.or(own.kept),
-                flow,
                 reverse: own.reverse,
                 hold: true,
-                tear_down: false,
-                branch: None,
-                data: Some(data),
+                ..Message::new(session.or(own.kept), flow, data)
             });
         }
     }
@@ -432,7 +427,7 @@ impl QosClient {
         resources.because(End::RefusedBeyond(node));
         self.release_all(key, resources);
         self.tear_down(key);
-        let age = self.next_age();
+        let age = self.clock.next_age(self.now);
         let Some(record) = self.records.get_mut(key) else { return };
         record.sides = [Vec::new(), Vec::new()];
         let (named, until) = (record.session.take(), self.now + record.lifetime);
@@ -537,13 +532,6 @@ impl QosClient {
     pub(super) fn interval(&mut self, key: Key) -> Duration {
         let lifetime = self.records.get(key).map_or(Duration::ZERO, |record| record.lifetime);
         self.rng.jitter(lifetime / 3, 0.5, 1.5)
-    }
-
-    /// A new AGE: the time as an NTP timestamp, greater than the last one.
-    pub(super) fn next_age(&mut self) -> u64 {
-        let us = self.config.wall_clock_us.saturating_add(self.now.as_micros());
-        self.age = ntp::stamp(us).max(self.age.wrapping_add(1));
-        self.age
     }
 }
 

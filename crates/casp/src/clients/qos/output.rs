@@ -6,7 +6,7 @@ use signalbox_core::SessionId;
 use signalbox_core::node::RouteQuery;
 
 use super::amount::{Amount, Range};
-use crate::clients::queue::{Message, Polled, Queue};
+use crate::clients::shared::{Polled, Queue};
 use crate::engine::Request;
 use crate::wire::FlowId;
 use crate::wire::qos::{QosErrorCode, Refusal};
@@ -106,49 +106,27 @@ pub enum QosOutput<'a> {
 
 /// An output that is no request to the messaging layer.
 #[derive(Debug)]
-enum Own {
+pub(super) enum Other {
     Lookup(u64, RouteQuery),
     Event(u64, Box<QosEvent>),
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Outputs {
-    queue: Queue<Own>,
-}
+pub(super) type Outputs = Queue<Other>;
 
 impl Outputs {
-    pub(super) fn send(&mut self, message: Message) {
-        self.queue.send(message);
-    }
-
-    /// The message ends here.
-    pub(super) fn consume(&mut self, id: u64) {
-        self.queue.consume(id);
-    }
-
-    /// The message goes on, with these octets if there are any.
-    pub(super) fn forward(&mut self, id: u64, data: Option<Vec<u8>>) {
-        self.queue.forward(id, data);
-    }
-
-    /// Old branches of the session expire.
-    pub(super) fn keep_branches(&mut self, session: SessionId, flow: FlowId) {
-        self.queue.keep_branches(session, flow);
-    }
-
     pub(super) fn look_up(&mut self, id: u64, query: RouteQuery) {
-        self.queue.other(Own::Lookup(id, query));
+        self.push(Other::Lookup(id, query));
     }
 
     pub(super) fn event(&mut self, id: u64, event: QosEvent) {
-        self.queue.other(Own::Event(id, Box::new(event)));
+        self.push(Other::Event(id, Box::new(event)));
     }
 
     pub(super) fn poll(&mut self) -> Option<QosOutput<'_>> {
-        Some(match self.queue.poll()? {
+        Some(match self.take()? {
             Polled::Request(request) => QosOutput::Request(request),
-            Polled::Other(Own::Lookup(id, query)) => QosOutput::RouteLookup { id, query },
-            Polled::Other(Own::Event(id, event)) => QosOutput::Event { id, event: *event },
+            Polled::Other(Other::Lookup(id, query)) => QosOutput::RouteLookup { id, query },
+            Polled::Other(Other::Event(id, event)) => QosOutput::Event { id, event: *event },
         })
     }
 }

@@ -9,7 +9,6 @@ use signalbox_resources::{During, Resources};
 use super::node::Failure;
 use super::record::Stage;
 use super::{NO_USER, QosClient};
-use crate::clients::ntp;
 use crate::wire::qos::QosErrorCode;
 
 /// The farthest start. Requests without an end have to leave room for what is to start.
@@ -44,10 +43,7 @@ impl QosClient {
     pub(super) fn period(&self, time: Option<(u64, u64)>) -> Result<Option<Period>, Failure> {
         const NOT_POSSIBLE: Failure = (QosErrorCode::TIME, 0);
         let Some(stamps) = time else { return Ok(None) };
-        let at = |stamp| {
-            let us = ntp::micros(stamp).and_then(|us| us.checked_sub(self.config.wall_clock_us));
-            us.map_or(Time::ZERO, Time::from_micros)
-        };
+        let at = |stamp| self.clock.time_of(stamp).unwrap_or(Time::ZERO);
         let later = |at: Time| Some(at).filter(|at| *at > self.now);
         let (from, until) = (at(stamps.0), at(stamps.1));
         let start = later(from);

@@ -187,8 +187,8 @@ pub(super) struct Record {
     pub(super) sides: [Vec<Branch>; 2],
     /// Number of the next request of this node.
     pub(super) next_sequence: u32,
-    /// When the last Error left.
-    pub(super) error_at: Option<Time>,
+    /// No Error leaves before this time.
+    pub(super) errors_from: Time,
     /// What the other end suggested.
     pub(super) suggested: Option<Box<Range>>,
     pub(super) own: Option<Box<Own>>,
@@ -242,7 +242,7 @@ impl Record {
             last: None,
             sides: [Vec::new(), Vec::new()],
             next_sequence: 1,
-            error_at: None,
+            errors_from: Time::ZERO,
             suggested: None,
             own: None,
             former: None,

@@ -7,7 +7,7 @@ use super::amount::Range;
 use super::record::{Branch, Places, Stage};
 use super::segment::with_objects;
 use super::{QosClient, Waiting};
-use crate::clients::queue::Message;
+use crate::clients::shared::Message;
 use crate::wire::FlowId;
 use crate::wire::qos::{QosErrorCode, QosFlags, QosMessage, QosType};
 

@@ -29,7 +29,7 @@ impl QosClient {
         moved: bool,
         resources: &mut Resources,
     ) {
-        let age = self.next_age();
+        let age = self.clock.next_age(self.now);
         let now = self.now;
         let Some(record) = self.records.get_mut(key) else { return };
         let Some(range) = record.suggested.as_deref().copied() else { return };
@@ -74,7 +74,6 @@ impl QosClient {
         let Some(record) = invariant!(self.records.get(key), "a report has a record") else { return };
         let Some(session) = invariant!(record.session, "a report is about a session") else { return };
         let flow = record.flow;
-        let own = self.local.iter().find(|address| address.is_ipv4() == flow.dst().is_ipv4());
         let mut message = QosMessage::new(QosType::ERROR, flow);
         if failed.removes {
             message.flags = QosFlags::REMOVE;
@@ -82,7 +81,7 @@ impl QosClient {
         message.echo = Some(failed.sequence);
         message.version = Some(failed.version.unwrap_or(QosVersion::FLOWSPEC));
         message.partial = Some(Partial::default());
-        message.error_node = node.or(own.copied()).or(Some(flow.dst()));
+        message.error_node = node.or(self.local.like(flow.dst())).or(Some(flow.dst()));
         message.error = Some(failed.why);
         self.send((session, flow), true, None, &message);
     }

@@ -2,76 +2,28 @@
 //!
 //! Call [`PingClient::poll`] until it returns `None` after each other call.
 
-use core::net::IpAddr;
+mod output;
+
 use core::time::Duration;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use signalbox_core::node::Interface;
 use signalbox_core::wheel::AT_ONCE;
 use signalbox_core::{Random, SessionId, Time, invariant};
 
-use crate::engine::{Arrival, Indication, Request, SendRequest, Verdict};
+use crate::clients::shared::{Addresses, Clock, Message};
+use crate::engine::{Arrival, Indication};
 use crate::wire::FlowId;
 use crate::wire::ping::{Entry, MAX_ENTRIES, Ping, PingType};
+
+pub use output::{PingEvent, PingOutput};
+
+use output::Outputs;
 
 /// How long an answer is waited for.
 const WAIT: Duration = Duration::from_secs(20);
 /// Most pings of this node that wait for their answer.
 const MAX_WAITING: usize = 1024;
-
-/// What becomes of a ping.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PingEvent {
-    /// The answer of the responder.
-    Reply {
-        /// The nodes that the request reached, in their order; the responder is the last one.
-        nodes: Vec<Entry>,
-        /// From the request to the reply.
-        time: Duration,
-    },
-    /// This node is the last one, or the next one cannot be reached.
-    NoNext,
-    /// A node on the way reported that it cannot send the message on.
-    Reported,
-    /// No answer in time.
-    Unanswered,
-    /// The messaging layer does not take the request, or too many pings wait.
-    Refused,
-}
-
-/// What the client asks of the messaging layer, with owned octets.
-#[derive(Debug)]
-enum Queued {
-    Send {
-        tag: u64,
-        session: Option<SessionId>,
-        flow: FlowId,
-        reverse: bool,
-        tear_down: bool,
-        record_route: bool,
-        route: Option<Vec<u8>>,
-        data: Option<Vec<u8>>,
-    },
-    Verdict {
-        id: u64,
-        data: Option<Vec<u8>>,
-        consume: bool,
-    },
-}
-
-/// An output of the client.
-#[derive(Debug)]
-pub enum PingOutput<'a> {
-    /// For the messaging layer.
-    Request(Request<'a>),
-    /// For the user who asked for the ping.
-    Event {
-        /// The user's id.
-        id: u64,
-        /// The event; it is the last one.
-        event: PingEvent,
-    },
-}
 
 #[derive(Debug)]
 struct Waiting {
@@ -89,19 +41,14 @@ struct Waiting {
 pub struct PingClient {
     rng: Random,
     now: Time,
-    local: Vec<IpAddr>,
+    local: Addresses,
     /// By tag.
     waiting: BTreeMap<u64, Waiting>,
     /// Tags by session: each ping has one of its own.
     by_session: BTreeMap<SessionId, u64>,
     next_tag: u64,
-    /// Microseconds since 1970 at [`Time::ZERO`].
-    wall_clock_us: u64,
-    requests: VecDeque<Queued>,
-    events: VecDeque<(u64, PingEvent)>,
-    /// The octets of the request that was polled last, and its route.
-    octets: Vec<u8>,
-    route: Vec<u8>,
+    clock: Clock,
+    out: Outputs,
 }
 
 impl PingClient {
@@ -111,50 +58,37 @@ impl PingClient {
         Self {
             rng: Random::new(seed),
             now: Time::ZERO,
-            local: Vec::new(),
+            local: Addresses::default(),
             waiting: BTreeMap::new(),
             by_session: BTreeMap::new(),
             next_tag: 1,
-            wall_clock_us: 0,
-            requests: VecDeque::new(),
-            events: VecDeque::new(),
-            octets: Vec::new(),
-            route: Vec::new(),
+            clock: Clock::new(0),
+            out: Outputs::default(),
         }
     }
 
     /// Sets the wall clock: microseconds since 1970 at [`Time::ZERO`]. Without it entries have the time since the start.
     pub const fn set_wall_clock(&mut self, wall_clock_us: u64) {
-        self.wall_clock_us = wall_clock_us;
+        self.clock.set(wall_clock_us);
     }
 
     /// Takes over the node's interfaces.
     pub fn interfaces(&mut self, list: &[Interface]) {
-        self.local = list.iter().filter(|one| one.up).flat_map(|one| one.addresses.iter().copied()).collect();
-        self.local.retain(|address| !address.is_loopback());
+        self.local.set(list);
     }
 
     /// Sends a ping along a flow. If it is `stateless`, each node of the path appends itself to the message, and keeps no session.
     pub fn ping(&mut self, now: Time, id: u64, flow: FlowId, stateless: bool) {
         self.now = self.now.max(now);
         if self.waiting.len() >= MAX_WAITING {
-            return self.events.push_back((id, PingEvent::Refused));
+            return self.out.event(id, PingEvent::Refused);
         }
         let (tag, token) = (self.next_tag, self.rng.u64());
         self.next_tag += 1;
         self.waiting.insert(tag, Waiting { id, token, flow, session: None, stateless, since: self.now });
         let mut data = Vec::new();
         Ping { kind: PingType::REQUEST, token, entries: Vec::new() }.encode(&mut data);
-        self.requests.push_back(Queued::Send {
-            tag,
-            session: None,
-            flow,
-            reverse: false,
-            tear_down: false,
-            record_route: stateless,
-            route: None,
-            data: Some(data),
-        });
+        self.out.send(Message { tag, record_route: stateless, ..Message::new(None, flow, data) });
     }
 
     /// Takes an indication of the messaging layer.
@@ -169,7 +103,7 @@ impl PingClient {
             }
             Indication::Refused { tag, .. } => {
                 if let Some(waiting) = self.waiting.remove(tag) {
-                    self.events.push_back((waiting.id, PingEvent::Refused));
+                    self.out.event(waiting.id, PingEvent::Refused);
                 }
             }
             Indication::Received(arrival) => self.received(arrival),
@@ -200,39 +134,22 @@ impl PingClient {
 
     fn end(&mut self, tag: u64, event: PingEvent) {
         let Some(waiting) = invariant!(self.waiting.remove(&tag), "a ping ends once") else { return };
-        self.events.push_back((waiting.id, event));
-        if let Some(id) = waiting.session {
-            let Waiting { session, flow, stateless, .. } = waiting;
-            self.by_session.remove(&id);
-            if stateless {
-                return;
+        if let Some(session) = waiting.session {
+            self.by_session.remove(&session);
+            if !waiting.stateless {
+                self.out.send(Message::tear_down(session, waiting.flow));
             }
-            self.requests.push_back(Queued::Send {
-                tag,
-                session,
-                flow,
-                reverse: false,
-                tear_down: true,
-                record_route: false,
-                route: None,
-                data: None,
-            });
         }
+        self.out.event(waiting.id, event);
     }
 
     fn received(&mut self, arrival: &Arrival<'_>) {
-        let verdict = |data, consume| Queued::Verdict { id: arrival.id, data, consume };
-        let Ok(mut ping) = Ping::parse(arrival.data) else {
-            return self.requests.push_back(verdict(None, false));
-        };
+        let Ok(mut ping) = Ping::parse(arrival.data) else { return self.out.forward(arrival.id, None) };
         match (ping.kind, arrival.reverse) {
             (PingType::REQUEST, false) => {
-                let like = arrival.flow.dst();
-                let own = self.local.iter().copied().find(|address| address.is_ipv4() == like.is_ipv4());
-                if let Some(address) =
-                    own.or_else(|| self.local.first().copied()).filter(|_| ping.entries.len() < MAX_ENTRIES)
-                {
-                    let time_us = self.wall_clock_us.saturating_add(self.now.as_micros());
+                let own = self.local.like(arrival.flow.dst());
+                if let Some(address) = own.filter(|_| ping.entries.len() < MAX_ENTRIES) {
+                    let time_us = self.clock.wall_us(self.now);
                     ping.entries.push(Entry { address, hops: arrival.hops, time_us });
                 }
                 if arrival.last {
@@ -241,22 +158,15 @@ impl PingClient {
                 let mut data = Vec::new();
                 ping.encode(&mut data);
                 if !arrival.last {
-                    return self.requests.push_back(verdict(Some(data), false));
+                    return self.out.forward(arrival.id, Some(data));
                 }
-                self.requests.push_back(verdict(None, true));
-                self.requests.push_back(Queued::Send {
-                    tag: 0,
-                    session: Some(arrival.session),
-                    flow: arrival.flow,
-                    reverse: true,
-                    tear_down: false,
-                    record_route: false,
-                    route: (!arrival.route.is_empty()).then(|| arrival.route.to_vec()),
-                    data: Some(data),
-                });
+                self.out.consume(arrival.id);
+                let route = (!arrival.route.is_empty()).then(|| arrival.route.to_vec());
+                let answer = Message::new(Some(arrival.session), arrival.flow, data);
+                self.out.send(Message { reverse: true, route, ..answer });
             }
             (PingType::REPLY, true) if arrival.last => {
-                self.requests.push_back(verdict(None, true));
+                self.out.consume(arrival.id);
                 let found = self.find(arrival.session, &arrival.flow);
                 let waiting = found.and_then(|tag| Some((tag, self.waiting.get(&tag)?)));
                 if let Some((tag, waiting)) = waiting.filter(|(_, waiting)| waiting.token == ping.token) {
@@ -264,7 +174,7 @@ impl PingClient {
                     self.end(tag, PingEvent::Reply { nodes: ping.entries, time });
                 }
             }
-            _ => self.requests.push_back(verdict(None, false)),
+            _ => self.out.forward(arrival.id, None),
         }
     }
 
@@ -289,37 +199,6 @@ impl PingClient {
 
     /// The next output, if any; its octets are valid until the next call.
     pub fn poll(&mut self) -> Option<PingOutput<'_>> {
-        let Some(queued) = self.requests.pop_front() else {
-            let (id, event) = self.events.pop_front()?;
-            return Some(PingOutput::Event { id, event });
-        };
-        Some(PingOutput::Request(match queued {
-            Queued::Send { tag, session, flow, reverse, tear_down, record_route, route, data } => {
-                let (has_data, has_route) = (data.is_some(), route.is_some());
-                self.octets = data.unwrap_or_default();
-                self.route = route.unwrap_or_default();
-                let send = SendRequest {
-                    tag,
-                    reverse,
-                    tear_down,
-                    record_route,
-                    route: has_route.then_some(&self.route[..]),
-                    data: has_data.then_some(&self.octets[..]),
-                    ..SendRequest::new(session, flow, &[])
-                };
-                Request::Send(send)
-            }
-            Queued::Verdict { id, data, consume } => {
-                let verdict = match data {
-                    _ if consume => Verdict::Consume,
-                    Some(data) => {
-                        self.octets = data;
-                        Verdict::Replace(&self.octets)
-                    }
-                    None => Verdict::Forward,
-                };
-                Request::Verdict { id, verdict }
-            }
-        }))
+        self.out.poll()
     }
 }

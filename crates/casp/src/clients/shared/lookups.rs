@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use signalbox_core::SessionId;
 
 /// Something that waits for a route.
-pub(super) trait Waits {
+pub(in crate::clients) trait Waits {
     /// The session of the message that waits; `None`: it is no message of another node.
     fn session(&self) -> Option<SessionId>;
 }
 
 /// What waits, by the number of its lookup.
 #[derive(Debug)]
-pub(super) struct Lookups<T> {
+pub(in crate::clients) struct Lookups<T> {
     waiting: BTreeMap<u64, T>,
     by_session: BTreeSet<(SessionId, u64)>,
     next: u64,
@@ -27,12 +27,12 @@ impl<T> Default for Lookups<T> {
 }
 
 impl<T: Waits> Lookups<T> {
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::clients) fn len(&self) -> usize {
         self.waiting.len()
     }
 
     /// Keeps something. The result is the number of the lookup.
-    pub(super) fn keep(&mut self, what: T) -> u64 {
+    pub(in crate::clients) fn keep(&mut self, what: T) -> u64 {
         let id = self.next;
         self.next += 1;
         if let Some(session) = what.session() {
@@ -43,7 +43,7 @@ impl<T: Waits> Lookups<T> {
     }
 
     /// Takes out what waits for a lookup.
-    pub(super) fn take(&mut self, id: u64) -> Option<T> {
+    pub(in crate::clients) fn take(&mut self, id: u64) -> Option<T> {
         let what = self.waiting.remove(&id)?;
         if let Some(session) = what.session() {
             self.by_session.remove(&(session, id));
@@ -52,7 +52,7 @@ impl<T: Waits> Lookups<T> {
     }
 
     /// Takes out the messages of a session that end.
-    pub(super) fn end(&mut self, session: SessionId, ends: impl Fn(&T) -> bool) -> Vec<T> {
+    pub(in crate::clients) fn end(&mut self, session: SessionId, ends: impl Fn(&T) -> bool) -> Vec<T> {
         let of = self.by_session.range((session, 0)..=(session, u64::MAX)).map(|(_, id)| *id);
         let ending = |id: &u64| self.waiting.get(id).is_some_and(&ends);
         let ended: Vec<u64> = of.filter(ending).collect();

@@ -11,16 +11,16 @@ use crate::engine::ArrivalOf;
 
 /// The hop that sent a request, with what is proved of it.
 #[derive(Debug, Clone)]
-pub(super) struct Hop {
-    pub(super) address: IpAddr,
-    pub(super) identity: Option<Arc<Identity>>,
+pub(in crate::clients) struct Hop {
+    pub(in crate::clients) address: IpAddr,
+    pub(in crate::clients) identity: Option<Arc<Identity>>,
     ifindex: IfIndex,
-    pub(super) proof: Proof,
+    pub(in crate::clients) proof: Proof,
 }
 
 impl Hop {
     /// The hop that sent a message.
-    pub(super) fn of<D>(arrival: &ArrivalOf<D>) -> Self {
+    pub(in crate::clients) fn of<D>(arrival: &ArrivalOf<D>) -> Self {
         let proof = match (&arrival.identity, arrival.answered) {
             (Some(_), _) => Proof::Identity,
             (None, true) => Proof::Handshake,
@@ -31,7 +31,7 @@ impl Hop {
     }
 
     /// The requester: this hop, which may speak for another address.
-    pub(super) fn requester(&self, claimed: IpAddr) -> Requester {
+    pub(in crate::clients) fn requester(&self, claimed: IpAddr) -> Requester {
         let Self { address, ifindex, proof, .. } = *self;
         let by = RequestedBy::Neighbour(Neighbour { address, ifindex, proof });
         Requester::new(by, self.identity.clone(), Some(claimed))
