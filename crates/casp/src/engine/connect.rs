@@ -389,9 +389,9 @@ impl Casp {
         if let Some(key) = self.peers.connection_of(stream) {
             self.counters.disconnected += 1;
             tracing::debug!(peer = self.logged_end(key), "connection failed");
-            let of = self.peers.connections.get(key).map(|connection| (connection.peer, connection.up));
+            let failed = self.peers.connections.get(key).map(|connection| (connection.peer, connection.up));
             self.lost(key);
-            if let Some((peer, up)) = of {
+            if let Some((peer, up)) = failed {
                 self.on_peer_gone(peer, up);
             }
         }

@@ -451,8 +451,8 @@ impl Casp {
     fn send_over_connection(&mut self, key: Key, connection: Key) {
         let Some(unsent) = invariant!(self.pending.get_mut(key), "what is to be sent waits") else { return };
         let (octets, answer) = (core::mem::take(&mut unsent.octets), unsent.answer);
-        let one = self.peers.connections.get(connection).map(|one| (one.transport, one.local));
-        let sent = match (one, answer) {
+        let over = self.peers.connections.get(connection).map(|one| (one.transport, one.local));
+        let sent = match (over, answer) {
             (Some((transport, Some(local))), Some(answer)) => {
                 self.with_entry(transport, local, &octets, |casp, octets| {
                     casp.write(connection, octets, Some(&answer))

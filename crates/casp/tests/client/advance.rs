@@ -12,19 +12,19 @@ use crate::rig::{LIFETIME, Rig, WALL_US, flow, mbit, with_rate};
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Seconds from now as microseconds since 1970.
-fn ahead(rig: &Rig, seconds: u64) -> u64 {
+fn wall_clock_in(rig: &Rig, seconds: u64) -> u64 {
     WALL_US + rig.now.as_micros() + seconds * 1_000_000
 }
 
 /// A request for a start and an end, seconds from now.
 fn request(rig: &Rig, start: u64, end: u64) -> QosRequest {
-    let time = Some((ahead(rig, start), ahead(rig, end)));
+    let time = Some((wall_clock_in(rig, start), wall_clock_in(rig, end)));
     QosRequest { time, ..rig.request(Range::only(mbit(2.0))) }
 }
 
 /// An NTP timestamp, seconds from now.
 fn stamp(rig: &Rig, seconds: u64) -> u64 {
-    (ahead(rig, seconds) / 1_000_000 + 2_208_988_800) << 32
+    (wall_clock_in(rig, seconds) / 1_000_000 + 2_208_988_800) << 32
 }
 
 /// CASPQOS-9-05: the state is there from the first message to the end, and the flow has its resources from the start on. Then
@@ -70,7 +70,7 @@ fn each_node_ends_it_by_itself() {
 fn a_start_of_zero_is_now() {
     for start in [0, 1_000_000] {
         let mut rig = Rig::new(3);
-        let time = Some((start, ahead(&rig, 40)));
+        let time = Some((start, wall_clock_in(&rig, 40)));
         let asked = QosRequest { time, ..rig.request(Range::only(mbit(2.0))) };
         rig.reserve(0, 1, &asked);
         assert_eq!((rig.booked(1), rig.given(1)), (2.0, 2.0));

@@ -43,8 +43,8 @@ fn the_flow_of_the_messaging_layer_counts() {
     let mut packet = reserve(&rig);
     packet.data[8..12].copy_from_slice(&[192, 0, 2, 77]);
     rig.inject(packet);
-    let one = rig.nodes[1].resources.reservations().next().unwrap();
-    assert_eq!(one.filters[0].src.addr, crate::rig::at(0));
+    let reservation = rig.nodes[1].resources.reservations().next().unwrap();
+    assert_eq!(reservation.filters[0].src.addr, crate::rig::at(0));
     assert_eq!(rig.last(2, QosType::RESERVE).message().flow, flow(3));
     assert_eq!(rig.nodes[1].client.counters().other_flow, 1);
 }
@@ -65,11 +65,11 @@ fn version_names_the_kind_that_is_used() {
 /// CASPQOS-A.2-17: guaranteed service is reserved too.
 #[test]
 fn guaranteed_service_is_reserved() {
-    let one = signalbox_casp::wire::qos::Flowspec {
+    let flowspec_of_both = signalbox_casp::wire::qos::Flowspec {
         guaranteed: Some((3.0 * crate::rig::MBIT, 0)),
         ..flowspec(1.0)
     };
-    let rig = Rig::standing(3, Range::only(signalbox_casp::clients::qos::Amount::Flowspec(one)));
+    let rig = Rig::standing(3, Range::only(signalbox_casp::clients::qos::Amount::Flowspec(flowspec_of_both)));
     assert_eq!(rig.booked(1), 3.0);
     assert!(rig.nodes[1].installed.values().all(|one| one.served.is_some()));
 }

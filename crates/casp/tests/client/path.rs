@@ -53,8 +53,8 @@ fn requests_have_their_objects() {
     assert_eq!((release.version, release.sequence), (None, Some(3)));
     assert_eq!(release.flags, QosFlags::REMOVE);
     let mut rig = Rig::new(2);
-    let one = signalbox_casp::clients::qos::Amount::Flowspec(crate::rig::flowspec(1.0));
-    let request = rig.request(Range::only(one));
+    let amount = signalbox_casp::clients::qos::Amount::Flowspec(crate::rig::flowspec(1.0));
+    let request = rig.request(Range::only(amount));
     rig.reserve(0, 1, &request);
     for kind in [QosType::RESERVE, QosType::COMMIT] {
         let packet = rig.last(1, kind);
@@ -307,10 +307,11 @@ fn a_refused_change_leaves_what_stood() {
 /// CASPQOS-5-03, CASPQOS-3.1-01, CASPQOS-3.1-03, CASPQOS-5.3-01: the answer names the kind of resource; a change keeps it.
 #[test]
 fn answers_name_the_kind_of_resource() {
-    let one = |mbit| Range::only(signalbox_casp::clients::qos::Amount::Flowspec(crate::rig::flowspec(mbit)));
-    let mut rig = Rig::standing(3, one(2.0));
+    let amount =
+        |mbit| Range::only(signalbox_casp::clients::qos::Amount::Flowspec(crate::rig::flowspec(mbit)));
+    let mut rig = Rig::standing(3, amount(2.0));
     assert_eq!(rig.given(1), 2.0);
-    rig.change(0, 1, one(1.0));
+    rig.change(0, 1, amount(1.0));
     assert_eq!(rig.last(0, QosType::SUCCESS).message().version, Some(QosVersion::FLOWSPEC));
     assert_eq!(rig.given(1), 1.0);
 }

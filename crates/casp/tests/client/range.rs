@@ -79,8 +79,8 @@ fn one_flowspec_is_both_bounds() {
         let mut rig = Rig::new(3);
         rig.occupy(1, 9.0);
         let mut reserve = reserve(1);
-        let one = Some(flowspec(2.0));
-        (reserve.minimum, reserve.desired) = if desired { (None, one) } else { (one, None) };
+        let bound = Some(flowspec(2.0));
+        (reserve.minimum, reserve.desired) = if desired { (None, bound) } else { (bound, None) };
         let packet = rig.packet(1, 0, SessionId([7; 16]), &reserve);
         rig.inject(packet);
         assert_eq!(rig.last(0, QosType::ERROR).message().error, Some((QosErrorCode::BELOW_MINIMUM, 0)));

@@ -97,8 +97,8 @@ fn a_new_flow_goes_to_the_end() {
     rig.inject(moved(100));
     assert_eq!(rig.kinds(3), [QosType::RESERVE]);
     for n in 1..3 {
-        let one = rig.nodes[n].installed.values().next().unwrap();
-        assert_eq!(one.filters[0].dst_port, Some(700), "node {n}");
+        let installed = rig.nodes[n].installed.values().next().unwrap();
+        assert_eq!(installed.filters[0].dst_port, Some(700), "node {n}");
         assert_eq!((rig.booked(n), rig.given(n)), (2.0, 2.0));
     }
 }
@@ -113,8 +113,8 @@ fn a_request_that_comes_round_is_dropped() {
     rig.inject(Packet { flow: to_port(4, 700), to: 0, from: 1, ..reserve });
     rig.wait(core::time::Duration::from_secs(60));
     assert_eq!(rig.last(1, QosType::RESERVE).flow, flow(4));
-    let one = rig.nodes[0].installed.values().next().unwrap();
-    assert_eq!(one.filters[0].dst_port, Some(600));
+    let installed = rig.nodes[0].installed.values().next().unwrap();
+    assert_eq!(installed.filters[0].dst_port, Some(600));
 }
 
 /// CASPQOS-7-09: the Release of an old branch ends where another branch leads to, and removes nothing there.

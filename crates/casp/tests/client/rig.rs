@@ -523,8 +523,8 @@ impl Rig {
 
     /// The last message of a type that arrived at node `n`.
     pub(crate) fn last(&self, n: usize, kind: QosType) -> Packet {
-        let of = |one: &&Packet| one.to == n && one.message().kind == kind;
-        self.seen.iter().rev().find(of).cloned().unwrap_or_else(|| panic!("no {kind} at {n}"))
+        let is_it = |one: &&Packet| one.to == n && one.message().kind == kind;
+        self.seen.iter().rev().find(is_it).cloned().unwrap_or_else(|| panic!("no {kind} at {n}"))
     }
 
     pub(crate) fn events(&self, n: usize) -> Vec<QosEvent> {

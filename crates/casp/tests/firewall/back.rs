@@ -199,8 +199,8 @@ fn triggered() -> Rig {
 
 fn delete(rig: &mut Rig, node: usize) {
     let now = rig.now;
-    let one = &mut rig.nodes[node];
-    one.client.delete(now, FIRST, &mut one.resources);
+    let firewall = &mut rig.nodes[node];
+    firewall.client.delete(now, FIRST, &mut firewall.resources);
     rig.run();
 }
 

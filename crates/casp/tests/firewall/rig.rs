@@ -127,19 +127,19 @@ impl Packet {
     }
 
     pub(crate) fn filters(&self) -> Vec<NatfwFilter> {
-        let of = |value| if let NatfwValue::Filter(filter) = value { Some(filter) } else { None };
-        self.values().into_iter().filter_map(of).collect()
+        let filter = |value| if let NatfwValue::Filter(filter) = value { Some(filter) } else { None };
+        self.values().into_iter().filter_map(filter).collect()
     }
 
     /// NAT_OBJECT: absent, empty, or a filter.
     pub(crate) fn nat(&self) -> Option<Option<NatfwFilter>> {
-        let of = |value| if let NatfwValue::Nat(filter) = value { Some(filter) } else { None };
-        self.values().into_iter().find_map(of)
+        let nat = |value| if let NatfwValue::Nat(filter) = value { Some(filter) } else { None };
+        self.values().into_iter().find_map(nat)
     }
 
     pub(crate) fn results(&self) -> Vec<NatfwResult<'_>> {
-        let of = |value| if let NatfwValue::Status(result) = value { Some(result) } else { None };
-        self.values().into_iter().filter_map(of).collect()
+        let status = |value| if let NatfwValue::Status(result) = value { Some(result) } else { None };
+        self.values().into_iter().filter_map(status).collect()
     }
 }
 
@@ -159,7 +159,7 @@ pub(crate) struct Node {
     /// The sources that the kernel gives to packets that it lets pass.
     pub(crate) sources: BTreeMap<u64, Option<Endpoint>>,
     /// Sessions with a flow of which a message arrived, and those that this node opened itself.
-    carried: BTreeSet<(SessionId, FlowId)>,
+    known: BTreeSet<(SessionId, FlowId)>,
     initiated: BTreeSet<(SessionId, FlowId)>,
     held: BTreeMap<u64, Packet>,
 }
@@ -202,7 +202,7 @@ impl Node {
             silent: false,
             outer: BTreeMap::new(),
             sources: BTreeMap::new(),
-            carried: BTreeSet::new(),
+            known: BTreeSet::new(),
             initiated: BTreeSet::new(),
             held: BTreeMap::new(),
         }
@@ -414,7 +414,7 @@ impl Rig {
         let at_end =
             if self.goes_left(&packet.flow, packet.reverse) { n == 0 } else { n + 1 == self.nodes.len() };
         let node = &mut self.nodes[n];
-        node.carried.insert((packet.session, packet.flow));
+        node.known.insert((packet.session, packet.flow));
         let last = at_end || (packet.reverse && node.initiated.contains(&(packet.session, packet.flow)));
         let arrival = Arrival {
             id,
@@ -478,7 +478,7 @@ impl Rig {
             silent,
             outer,
             sources,
-            carried,
+            known,
             initiated,
             held,
         } = &mut self.nodes[n];
@@ -520,7 +520,7 @@ impl Rig {
                 let reverse = send.reverse;
                 // A name that a node gives to its own new session is new to the messaging layer, too.
                 let has = |name: &SessionId| {
-                    let mut all = initiated.iter().chain(carried.iter());
+                    let mut all = initiated.iter().chain(known.iter());
                     tag == 0 || all.any(|(session, _)| session == name)
                 };
                 let named = wanted.filter(has);
@@ -528,7 +528,7 @@ impl Rig {
                     self.next_session += 1;
                     SessionId([self.next_session; 16])
                 });
-                if !reverse && !carried.contains(&(session, flow)) {
+                if !reverse && !known.contains(&(session, flow)) {
                     initiated.insert((session, flow));
                 }
                 if named.is_none() {
@@ -580,8 +580,8 @@ impl Rig {
 
     /// The last message of a type that arrived at node `n`.
     pub(crate) fn last(&self, n: usize, kind: NatfwType) -> Packet {
-        let of = |one: &&Packet| one.to == n && one.kind() == kind;
-        self.seen.iter().rev().find(of).cloned().unwrap_or_else(|| panic!("no {kind} at {n}"))
+        let is_it = |one: &&Packet| one.to == n && one.kind() == kind;
+        self.seen.iter().rev().find(is_it).cloned().unwrap_or_else(|| panic!("no {kind} at {n}"))
     }
 
     /// The status of the last RESPONSE that arrived at node `n`.

@@ -10,17 +10,17 @@ use crate::rig::{FIRST, Rig, at, flow, open_policy};
 
 fn delete(rig: &mut Rig, node: usize) {
     let now = rig.now;
-    let one = &mut rig.nodes[node];
-    one.client.delete(now, FIRST, &mut one.resources);
+    let firewall = &mut rig.nodes[node];
+    firewall.client.delete(now, FIRST, &mut firewall.resources);
     rig.run();
 }
 
 /// The rules of a firewall become others, as by a reload.
 fn reload(rig: &mut Rig, node: usize, config: signalbox_resources::Config) {
     let now = rig.now;
-    let one = &mut rig.nodes[node];
-    one.resources.reload(now, config).unwrap();
-    one.client.rules_changed(now);
+    let firewall = &mut rig.nodes[node];
+    firewall.resources.reload(now, config).unwrap();
+    firewall.client.rules_changed(now);
     rig.wait(Duration::ZERO);
 }
 

@@ -24,16 +24,16 @@ fn another_previous_node_is_another_branch() {
     rig.say(up, &data(CLIENT));
     rig.take_indicated();
     let other = rig.accept(OTHER);
-    let said = rig.say(other, &message());
+    let outputs = rig.say(other, &message());
     assert_eq!(previous(&rig), [(Some(ip(OTHER)), 1, true), (Some(ip(UP)), 0, false)]);
     assert_eq!(rig.take_indicated(), [Indicated::Branch { previous: true, id: 1, ended: false }]);
     // The other side is as before.
     assert_eq!(next(&rig), [(Some(ip(DOWN)), 0, true)]);
     let down = rig.stream_to(DOWN);
-    let sent = only(&said, down);
+    let sent = only(&outputs, down);
     assert_eq!((sent.message().session, sent.message().flow), (session(1), flow()));
-    let said = rig.say(down, &flags(data(UNKNOWN), Flags::REVERSE));
-    assert_eq!(only(&said, other).message().body, data(UNKNOWN).body);
+    let outputs = rig.say(down, &flags(data(UNKNOWN), Flags::REVERSE));
+    assert_eq!(only(&outputs, other).message().body, data(UNKNOWN).body);
 }
 
 /// CASP-G-19: without D a message only refreshes its own branch; with D it makes an older one the most recent.
@@ -48,8 +48,8 @@ fn a_message_with_d_makes_its_branch_the_most_recent() {
     rig.wait(seconds(6.0));
     rig.say(up, &flags(message(), Flags::DISCOVER));
     assert_eq!(previous(&rig)[0], (Some(ip(UP)), 2, true));
-    let said = rig.say(down, &flags(message(), Flags::REVERSE));
-    assert_eq!(said.iter().map(|one| one.stream).collect::<Vec<_>>(), [Some(up)]);
+    let outputs = rig.say(down, &flags(message(), Flags::REVERSE));
+    assert_eq!(outputs.iter().map(|one| one.stream).collect::<Vec<_>>(), [Some(up)]);
 }
 
 /// CASP-G-41: an unprotected branch does not displace a protected one. Nor does its tear-down end the session.
@@ -65,12 +65,12 @@ fn an_unprotected_branch_does_not_displace_a_protected_one() {
         rig.say(stranger, &flags(message(), Flags::DISCOVER));
     }
     assert_eq!(previous(&rig)[0].0, Some(ip(UP)));
-    let said = rig.say(down, &flags(data(UNKNOWN), Flags::REVERSE));
-    assert_eq!(said.iter().map(|one| one.stream).collect::<Vec<_>>(), [Some(owner)]);
+    let outputs = rig.say(down, &flags(data(UNKNOWN), Flags::REVERSE));
+    assert_eq!(outputs.iter().map(|one| one.stream).collect::<Vec<_>>(), [Some(owner)]);
     rig.say(stranger, &flags(message(), Flags::TEAR_DOWN));
     assert_eq!(previous(&rig), [(Some(ip(UP)), 0, true)]);
-    let said = rig.say(owner, &flags(message(), Flags::TEAR_DOWN));
-    assert_eq!((rig.node.session_count(), said.len()), (0, 1));
+    let outputs = rig.say(owner, &flags(message(), Flags::TEAR_DOWN));
+    assert_eq!((rig.node.session_count(), outputs.len()), (0, 1));
 }
 
 /// CASP-G-40: over channels without protection, the most recent of two branches removes only itself.
@@ -80,8 +80,8 @@ fn a_tear_down_of_one_of_two_unprotected_branches_removes_that_one() {
     let (up, _) = rig.chain();
     let stranger = rig.accept(OTHER);
     rig.say(stranger, &message());
-    let said = rig.say(stranger, &flags(message(), Flags::TEAR_DOWN));
-    assert!(said.is_empty());
+    let outputs = rig.say(stranger, &flags(message(), Flags::TEAR_DOWN));
+    assert!(outputs.is_empty());
     assert_eq!(previous(&rig), [(Some(ip(UP)), 0, true)]);
     rig.say(up, &flags(message(), Flags::TEAR_DOWN));
     assert_eq!(rig.node.session_count(), 0);
@@ -101,11 +101,11 @@ fn a_dead_branch_is_torn_down_by_the_merge_point() {
             let old = rig.accept("10.0.0.9");
             rig.say(old, &message());
         }
-        let said = rig.say(new, &flags(message(), Flags::DISCOVER));
-        assert!(said.iter().all(|one| one.is_scout() || !one.message().flags.is_reverse()), "at once");
+        let outputs = rig.say(new, &flags(message(), Flags::DISCOVER));
+        assert!(outputs.iter().all(|one| one.is_scout() || !one.message().flags.is_reverse()), "at once");
         rig.wait(seconds(6.0));
-        let said = rig.say(new, &message());
-        let tear = said.iter().find(|one| {
+        let outputs = rig.say(new, &message());
+        let tear = outputs.iter().find(|one| {
             !one.is_scout() && one.message().flags.contains(Flags::REVERSE.with(Flags::TEAR_DOWN))
         });
         assert_eq!(tear.is_some(), removed, "{secure} {switch}");
@@ -148,10 +148,10 @@ fn another_next_node_is_another_branch() {
     rig.take_indicated();
     rig.answering = vec![ip(DOWN2)];
     rig.wait(seconds(6.0));
-    let said = rig.say(up, &flags(message(), Flags::DISCOVER));
-    assert_eq!(scouts(&said).len(), 1);
+    let outputs = rig.say(up, &flags(message(), Flags::DISCOVER));
+    assert_eq!(scouts(&outputs).len(), 1);
     assert_eq!(next(&rig), [(Some(ip(DOWN2)), 1, true), (Some(ip(DOWN)), 0, false)]);
-    let sent = only(&said, rig.stream_to(DOWN2));
+    let sent = only(&outputs, rig.stream_to(DOWN2));
     let sent = sent.message();
     assert_eq!(
         (sent.session, sent.flow, sent.flags),
@@ -191,18 +191,18 @@ fn an_old_next_hop_is_informed_when_the_new_one_has_answered() {
     let mut rig = Rig::new();
     let [up, down, new] = moved(&mut rig);
     let error = Signaling { body: Body::Error(ErrorCode::UNKNOWN), ..message() };
-    for (stream, of) in [(new, flags(error, Flags::REVERSE)), (down, flags(message(), Flags::REVERSE))] {
-        let said = rig.say(stream, &of);
-        assert!(said.iter().all(|one| one.stream == Some(up)), "{said:?}");
+    for (stream, answer) in [(new, flags(error, Flags::REVERSE)), (down, flags(message(), Flags::REVERSE))] {
+        let outputs = rig.say(stream, &answer);
+        assert!(outputs.iter().all(|one| one.stream == Some(up)), "{outputs:?}");
     }
     assert_eq!(next(&rig), [(Some(ip(DOWN2)), 1, true), (Some(ip(DOWN)), 0, false)]);
     rig.take_indicated();
-    let said = rig.say(new, &flags(data(UNKNOWN), Flags::REVERSE));
-    let tear = only(&said, down).message().flags;
+    let outputs = rig.say(new, &flags(data(UNKNOWN), Flags::REVERSE));
+    let tear = only(&outputs, down).message().flags;
     assert_eq!(tear, Flags::TEAR_DOWN.with(Flags::UNSECURE));
     assert_eq!(next(&rig), [(Some(ip(DOWN2)), 1, true)]);
     assert_eq!(rig.take_indicated(), [Indicated::Branch { previous: false, id: 0, ended: true }]);
-    assert_eq!(only(&said, up).message().body, data(UNKNOWN).body);
+    assert_eq!(only(&outputs, up).message().body, data(UNKNOWN).body);
 }
 
 /// After a route has changed twice, the hop that is left is the second one; the first one, which is in use again, is never torn
@@ -215,9 +215,9 @@ fn a_flapping_route_does_not_end_the_branch_in_use() {
     assert_eq!(next(&rig), [(Some(ip(DOWN)), 2, true), (Some(ip(DOWN2)), 1, false)]);
     let late = rig.say(new, &flags(message(), Flags::REVERSE));
     assert!(late.iter().all(|one| one.stream == Some(up)), "{late:?}");
-    let said = rig.say(down, &flags(message(), Flags::REVERSE));
-    assert!(only(&said, new).message().flags.contains(Flags::TEAR_DOWN));
-    assert!(said.iter().all(|one| one.stream != Some(down)), "{said:?}");
+    let outputs = rig.say(down, &flags(message(), Flags::REVERSE));
+    assert!(only(&outputs, new).message().flags.contains(Flags::TEAR_DOWN));
+    assert!(outputs.iter().all(|one| one.stream != Some(down)), "{outputs:?}");
     assert_eq!(next(&rig), [(Some(ip(DOWN)), 2, true)]);
     // And once more: what was torn down is another branch, with another number.
     over(&mut rig, up, DOWN2);
@@ -253,13 +253,13 @@ fn the_first_message_over_another_hop_has_d() {
     rig.answering = vec![ip(DOWN2)];
     rig.accepting = true;
     let stream = rig.stream_to(DOWN);
-    rig.said.clear();
+    rig.sent.clear();
     rig.input(Input::Closed { stream });
-    let sent = only(&rig.said, rig.stream_to(DOWN2));
+    let sent = only(&rig.sent, rig.stream_to(DOWN2));
     assert_eq!(sent.message().flags, Flags::DISCOVER.with(Flags::UNSECURE));
     assert_eq!(sent.message().body, data(UNKNOWN).body);
-    let said = rig.say(up, &data(UNKNOWN));
-    assert_eq!(only(&said, rig.stream_to(DOWN2)).message().flags, Flags::UNSECURE);
+    let outputs = rig.say(up, &data(UNKNOWN));
+    assert_eq!(only(&outputs, rig.stream_to(DOWN2)).message().flags, Flags::UNSECURE);
 }
 
 /// CASP-4.2-08, CASP-5.1-01: without D the known next hop is used.
@@ -268,8 +268,8 @@ fn without_d_nothing_is_discovered() {
     let mut rig = Rig::new();
     let (up, down) = rig.chain();
     for _ in 0..10 {
-        let said = rig.say(up, &message());
-        assert_eq!((said.len(), said[0].stream), (1, Some(down)));
+        let outputs = rig.say(up, &message());
+        assert_eq!((outputs.len(), outputs[0].stream), (1, Some(down)));
     }
     assert_eq!(rig.lookups, 1);
 }
@@ -298,15 +298,15 @@ fn the_old_hop_stays_until_the_new_one_stands() {
     rig.wait(seconds(6.0));
     rig.answering = vec![ip(DOWN2)];
     rig.accepting = false;
-    let said = rig.say(up, &flags(data(UNKNOWN), Flags::DISCOVER));
-    assert!(signaling(&said).is_empty());
+    let outputs = rig.say(up, &flags(data(UNKNOWN), Flags::DISCOVER));
+    assert!(signaling(&outputs).is_empty());
     // Messages without D do not wait for it.
-    let said = rig.say(up, &message());
-    assert_eq!(only(&said, down).message().body, Body::Empty);
+    let outputs = rig.say(up, &message());
+    assert_eq!(only(&outputs, down).message().body, Body::Empty);
     let stream = rig.stream_to(DOWN2);
-    rig.said.clear();
+    rig.sent.clear();
     rig.input(Input::Closed { stream });
-    assert_eq!(only(&rig.said, down).message().body, data(UNKNOWN).body);
+    assert_eq!(only(&rig.sent, down).message().body, data(UNKNOWN).body);
     assert_eq!(next(&rig), [(Some(ip(DOWN)), 0, true)]);
 }
 
@@ -319,11 +319,11 @@ fn a_change_of_routes_is_repaired_at_once() {
     rig.take_indicated();
     rig.wait(seconds(6.0));
     rig.answering = vec![ip(DOWN2)];
-    rig.said.clear();
+    rig.sent.clear();
     rig.input(Input::RouteChanged(Prefix { addr: ip("10.7.0.0"), len: 16 }));
-    assert!(rig.said.is_empty(), "another destination");
+    assert!(rig.sent.is_empty(), "another destination");
     rig.input(Input::RouteChanged(Prefix { addr: ip("10.8.0.0"), len: 16 }));
-    let sent = only(&rig.said, rig.stream_to(DOWN2));
+    let sent = only(&rig.sent, rig.stream_to(DOWN2));
     assert!(sent.message().flags.contains(Flags::DISCOVER));
     assert_eq!(rig.take_indicated(), [Indicated::Branch { previous: false, id: 1, ended: false }]);
 }
@@ -338,27 +338,27 @@ fn a_gateway_whose_place_another_router_has_is_asked_at_once() {
     rig.take_indicated();
     rig.wait(seconds(6.0));
     rig.answering = vec![ip(DOWN2)];
-    rig.said.clear();
+    rig.sent.clear();
     let moved = |n, address| Input::NeighbourMoved { ifindex: IfIndex(n), address: ip(address) };
     let gateway = || moved(2, "10.0.1.254");
     for other in [moved(1, "10.0.1.254"), moved(2, "10.0.1.253"), moved(2, DST)] {
         rig.input(other);
     }
-    assert!(rig.said.is_empty());
+    assert!(rig.sent.is_empty());
     rig.input(gateway());
-    let sent = only(&rig.said, rig.stream_to(DOWN2));
+    let sent = only(&rig.sent, rig.stream_to(DOWN2));
     assert!(sent.message().flags.contains(Flags::DISCOVER));
     assert_eq!(rig.take_indicated(), [Indicated::Branch { previous: false, id: 1, ended: false }]);
     assert_eq!(rig.node.counters().neighbours_followed, 1);
-    let mut said = Vec::new();
+    let mut outputs = Vec::new();
     for _ in 0..60 {
-        said.extend(rig.wait(seconds(0.1)));
-        rig.said.clear();
+        outputs.extend(rig.wait(seconds(0.1)));
+        rig.sent.clear();
         rig.input(gateway());
-        said.append(&mut rig.said);
+        outputs.append(&mut rig.sent);
     }
     // One that waited for the interval, and one more after it.
-    assert_eq!(scouts(&said).len(), 2, "{said:?}");
+    assert_eq!(scouts(&outputs).len(), 2, "{outputs:?}");
     assert_eq!((rig.node.session_count(), rig.take_indicated()), (1, vec![]));
 }
 
@@ -370,18 +370,18 @@ fn a_router_whose_next_hop_stays_claims_no_place_on_the_path() {
     let up = rig.accept(UP);
     rig.say(up, &data(CLIENT));
     let changed = || Input::RouteChanged(Prefix { addr: ip("10.8.0.0"), len: 16 });
-    let mut said = Vec::new();
+    let mut outputs = Vec::new();
     for _ in 0..3 {
-        said.extend(rig.wait(seconds(6.0)));
-        rig.said.clear();
+        outputs.extend(rig.wait(seconds(6.0)));
+        rig.sent.clear();
         rig.input(changed());
         // The second one waits for the interval of discoveries.
         rig.input(changed());
-        said.append(&mut rig.said);
+        outputs.append(&mut rig.sent);
     }
-    said.extend(rig.wait(seconds(6.0)));
-    assert!(scouts(&said).len() >= 4, "{said:?}");
-    let sent = signaling(&said);
+    outputs.extend(rig.wait(seconds(6.0)));
+    assert!(scouts(&outputs).len() >= 4, "{outputs:?}");
+    let sent = signaling(&outputs);
     assert!(
         sent.len() >= 4 && sent.iter().all(|one| !one.message().flags.contains(Flags::DISCOVER)),
         "{sent:?}"
@@ -398,17 +398,17 @@ fn a_repair_does_not_wait_for_the_interval_of_discoveries() {
     let changed = || Input::RouteChanged(Prefix { addr: ip("10.8.0.0"), len: 16 });
     rig.wait(seconds(0.5));
     rig.answering = vec![ip(DOWN2)];
-    rig.said.clear();
+    rig.sent.clear();
     rig.input(changed());
-    assert!(only(&rig.said, rig.stream_to(DOWN2)).message().flags.contains(Flags::DISCOVER));
+    assert!(only(&rig.sent, rig.stream_to(DOWN2)).message().flags.contains(Flags::DISCOVER));
     // One more discovery would find this node.
     rig.answering = vec![ip(DOWN)];
-    rig.said.clear();
+    rig.sent.clear();
     for _ in 0..10 {
         rig.wait(seconds(0.1));
         rig.input(changed());
     }
-    assert!(signaling(&rig.said).is_empty(), "the second change of routes waits");
+    assert!(signaling(&rig.sent).is_empty(), "the second change of routes waits");
     rig.wait(seconds(5.0));
     assert_eq!(rig.node.sessions().next().and_then(|one| one.next[0].peer), Some(ip(DOWN)));
 }
@@ -423,7 +423,7 @@ fn many_sessions_are_repaired_in_parts() {
     }
     rig.wait(seconds(6.0));
     rig.answering = vec![ip(DOWN2)];
-    rig.said.clear();
+    rig.sent.clear();
     for n in 0..100 {
         rig.node.handle(rig.now, Input::RouteChanged(Prefix { addr: ip(&format!("10.{n}.0.0")), len: 16 }));
     }
@@ -439,8 +439,8 @@ fn a_host_that_moves_keeps_its_session() {
     let id = rig.open(true);
     let down = rig.stream_to(DOWN);
     let to = flow_to(DST, 6000);
-    let said = rig.request(CLIENT, Request::Move { session: id, from: flow(), to });
-    let sent = signaling(&said);
+    let outputs = rig.request(CLIENT, Request::Move { session: id, from: flow(), to });
+    let sent = signaling(&outputs);
     assert_eq!(sent.iter().map(|one| one.stream).collect::<Vec<_>>(), [Some(down), Some(down)]);
     let (new, old) = (sent[0].message(), sent[1].message());
     assert_eq!((new.session, new.flow, new.flags), (id, to, Flags::UNSECURE));
@@ -459,8 +459,8 @@ fn the_flow_selects_the_previous_hop() {
     let moved = Signaling { flow: flow_to(DST, 7000), ..message() };
     rig.say(other, &moved);
     for (sent, stream) in [(message(), up), (moved, other)] {
-        let said = rig.say(down, &flags(sent, Flags::REVERSE));
-        assert_eq!(said.iter().map(|one| one.stream).collect::<Vec<_>>(), [Some(stream)]);
+        let outputs = rig.say(down, &flags(sent, Flags::REVERSE));
+        assert_eq!(outputs.iter().map(|one| one.stream).collect::<Vec<_>>(), [Some(stream)]);
     }
 }
 
@@ -476,6 +476,6 @@ fn a_client_sends_over_an_old_branch() {
         branch: Some(0),
         ..SendRequest::new(Some(session(1)), flow(), b"release")
     };
-    let said = rig.request(CLIENT, Request::Send(send));
-    assert_eq!(only(&said, up).message().body, Body::Client { client: CLIENT, data: b"release" });
+    let outputs = rig.request(CLIENT, Request::Send(send));
+    assert_eq!(only(&outputs, up).message().body, Body::Client { client: CLIENT, data: b"release" });
 }

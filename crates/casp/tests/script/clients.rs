@@ -7,8 +7,8 @@ use crate::rig::*;
 
 fn refused(rig: &mut Rig, send: SendRequest<'_>) -> Refused {
     rig.take_indicated();
-    let said = rig.request(CLIENT, Request::Send(SendRequest { tag: 5, ..send }));
-    assert!(said.is_empty());
+    let outputs = rig.request(CLIENT, Request::Send(SendRequest { tag: 5, ..send }));
+    assert!(outputs.is_empty());
     match rig.take_indicated()[..] {
         [Indicated::Refused(5, why)] => why,
         ref other => panic!("{other:?}"),
@@ -36,11 +36,11 @@ fn messages_go_to_their_client() {
 fn the_verdict_decides() {
     let mut rig = Rig::new();
     let (up, down) = rig.chain();
-    let said = rig.say(up, &data(CLIENT));
-    assert_eq!(only(&said, down).message().body, data(CLIENT).body);
+    let outputs = rig.say(up, &data(CLIENT));
+    assert_eq!(only(&outputs, down).message().body, data(CLIENT).body);
     rig.verdict = Some(Verdict::Replace(b"other"));
-    let said = rig.say(up, &data(CLIENT));
-    assert_eq!(only(&said, down).message().body, Body::Client { client: CLIENT, data: b"other" });
+    let outputs = rig.say(up, &data(CLIENT));
+    assert_eq!(only(&outputs, down).message().body, Body::Client { client: CLIENT, data: b"other" });
     rig.verdict = Some(Verdict::Consume);
     let before = rig.state().previous[0].until;
     rig.wait(seconds(1.0));
@@ -55,11 +55,11 @@ fn a_silent_client_blocks_nothing() {
     let (up, down) = rig.chain();
     rig.verdict = None;
     assert!(rig.say(up, &data(CLIENT)).is_empty());
-    let said = rig.say(up, &data(UNKNOWN));
-    assert_eq!(only(&said, down).message().body, data(UNKNOWN).body);
+    let outputs = rig.say(up, &data(UNKNOWN));
+    assert_eq!(only(&outputs, down).message().body, data(UNKNOWN).body);
     assert!(rig.wait(seconds(0.9)).is_empty());
-    let said = rig.wait(seconds(0.2));
-    assert_eq!(only(&said, down).message().body, data(CLIENT).body);
+    let outputs = rig.wait(seconds(0.2));
+    assert_eq!(only(&outputs, down).message().body, data(CLIENT).body);
     let id = match &rig.indicated[0].1 {
         Indicated::Received(arrival, _) => arrival.id,
         other => panic!("{other:?}"),
@@ -82,8 +82,8 @@ fn a_verdict_of_another_client_changes_nothing() {
     for verdict in [Verdict::Consume, Verdict::Replace(b"other")] {
         assert!(rig.request(ClientType(79), Request::Verdict { id, verdict }).is_empty());
     }
-    let said = rig.request(CLIENT, Request::Verdict { id, verdict: Verdict::Forward });
-    assert_eq!(only(&said, down).message().body, data(CLIENT).body);
+    let outputs = rig.request(CLIENT, Request::Verdict { id, verdict: Verdict::Forward });
+    assert_eq!(only(&outputs, down).message().body, data(CLIENT).body);
 }
 
 /// CASP-G-16: if too many messages are held, the next ones go on at once; those of another node have places.
@@ -149,8 +149,8 @@ fn new_sessions_have_random_identifiers() {
 fn the_first_message_of_an_initiator() {
     let mut rig = Rig::new();
     rig.open(false);
-    let said = rig.said.clone();
-    let sent = only(&said, rig.stream_to(DOWN));
+    let outputs = rig.sent.clone();
+    let sent = only(&outputs, rig.stream_to(DOWN));
     let sent = sent.message();
     assert_eq!((sent.ttd, sent.hops, sent.flow, sent.timeout), (64, 0, flow(), Some(90)));
     assert_eq!(sent.body, Body::Client { client: CLIENT, data: b"hello" });
@@ -192,8 +192,8 @@ fn errors_reach_every_client_of_the_session() {
     rig.say(up, &data(ClientType(79)));
     rig.indicated.clear();
     let error = Signaling { body: Body::Error(ErrorCode(0x8000_0003)), ..flags(message(), Flags::REVERSE) };
-    let said = rig.say(down, &error);
-    assert_eq!(only(&said, up).message().body, error.body);
+    let outputs = rig.say(down, &error);
+    assert_eq!(only(&outputs, up).message().body, error.body);
     assert_eq!(rig.indicated.iter().map(|(client, _)| client.0).collect::<Vec<_>>(), [77, 79]);
     for _ in 0..50 {
         assert!(rig.say(down, &error).is_empty());
@@ -211,9 +211,9 @@ fn private_errors_need_their_switch() {
         rig.answering.clear();
         let up = rig.accept(UP);
         rig.say(up, &data(UNKNOWN));
-        let said = signaling(&rig.wait(seconds(16.0)));
-        assert_eq!(said.len(), usize::from(on));
-        if let [one] = &said[..] {
+        let outputs = signaling(&rig.wait(seconds(16.0)));
+        assert_eq!(outputs.len(), usize::from(on));
+        if let [one] = &outputs[..] {
             assert_eq!(one.message().body, Body::Error(ErrorCode::NO_NEXT_PEER));
             assert!(one.message().flags.is_reverse());
         }
@@ -249,8 +249,8 @@ fn state_outlives_the_need_of_a_client() {
 fn a_client_may_set_the_ttd() {
     let mut rig = Rig::new();
     let send = SendRequest { ttd: Some(3), ..SendRequest::new(None, flow(), b"x") };
-    let said = rig.request(CLIENT, Request::Send(send));
-    assert_eq!(only(&said, rig.stream_to(DOWN)).message().ttd, 3);
+    let outputs = rig.request(CLIENT, Request::Send(send));
+    assert_eq!(only(&outputs, rig.stream_to(DOWN)).message().ttd, 3);
 }
 
 /// Each user of the node sees the identifiers of all sessions. A client uses a session only if it opened it, or got a message of it.

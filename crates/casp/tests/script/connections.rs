@@ -19,8 +19,8 @@ fn connections_are_shared() {
     let mut rig = Rig::new();
     let down = rig.accept(DOWN);
     let up = rig.accept(UP);
-    let said = rig.say(up, &message());
-    assert_eq!((rig.opened.len(), only(&said, down).message().session), (0, session(1)));
+    let outputs = rig.say(up, &message());
+    assert_eq!((rig.opened.len(), only(&outputs, down).message().session), (0, session(1)));
 }
 
 /// CASP-9.2-03: the same with TLS.
@@ -41,11 +41,11 @@ fn a_lost_connection_is_opened_again() {
     let mut rig = Rig::new();
     let (up, down) = rig.chain();
     rig.input(Input::Closed { stream: down });
-    let said = rig.say(up, &data(UNKNOWN));
+    let outputs = rig.say(up, &data(UNKNOWN));
     let again = rig.stream_to(DOWN);
     assert_ne!(again, down);
-    assert_eq!(only(&said, again).message().body, data(UNKNOWN).body);
-    assert!(scouts(&said).is_empty());
+    assert_eq!(only(&outputs, again).message().body, data(UNKNOWN).body);
+    assert!(scouts(&outputs).is_empty());
 }
 
 /// O08: the node of a connection that failed may have been started anew, and has no sessions then: they are refreshed some seconds later.
@@ -56,8 +56,8 @@ fn sessions_are_refreshed_soon_after_their_connection_failed() {
     let (_, down) = rig.chain();
     rig.input(Input::Closed { stream: down });
     assert!(rig.wait(seconds(2.4)).is_empty());
-    let said = rig.wait(seconds(1.1));
-    assert_eq!(only(&said, rig.stream_to(DOWN)).message().body, Body::Empty);
+    let outputs = rig.wait(seconds(1.1));
+    assert_eq!(only(&outputs, rig.stream_to(DOWN)).message().body, Body::Empty);
 
     let mut rig = Rig::new();
     let (_, down) = rig.chain();
@@ -115,8 +115,8 @@ fn any_connection_of_the_node_counts() {
     let mut rig = Rig::new();
     let (up, down) = rig.chain();
     let second = rig.accept(UP);
-    let said = rig.say(second, &data(UNKNOWN));
-    assert_eq!(only(&said, down).message().body, data(UNKNOWN).body);
+    let outputs = rig.say(second, &data(UNKNOWN));
+    assert_eq!(only(&outputs, down).message().body, data(UNKNOWN).body);
     assert_eq!(rig.state().previous.len(), 1);
     assert_eq!(only(&rig.say(down, &flags(message(), Flags::REVERSE)), up).stream, Some(up));
     rig.input(Input::Closed { stream: up });
@@ -129,8 +129,8 @@ fn a_connection_may_be_used_one_way() {
     let mut rig = Rig::new();
     let (up, down) = rig.chain();
     let from_down = rig.accept(DOWN);
-    let said = rig.say(from_down, &flags(data(UNKNOWN), Flags::REVERSE));
-    assert_eq!(only(&said, up).message().body, data(UNKNOWN).body);
+    let outputs = rig.say(from_down, &flags(data(UNKNOWN), Flags::REVERSE));
+    assert_eq!(only(&outputs, up).message().body, data(UNKNOWN).body);
     assert_eq!(only(&rig.say(up, &message()), down).stream, Some(down));
 }
 
@@ -149,12 +149,12 @@ fn pieces_of_a_stream_have_any_size() {
         rig.octets(up, &[*octet]);
     }
     assert_eq!(rig.node.session_count(), 1);
-    let said = rig.octets(up, &octets);
-    assert_eq!((rig.node.session_count(), signaling(&said).len()), (3, 3));
+    let outputs = rig.octets(up, &octets);
+    assert_eq!((rig.node.session_count(), signaling(&outputs).len()), (3, 3));
     let (head, tail) = octets.split_at(100);
     rig.octets(up, head);
-    let said = rig.octets(up, tail);
-    assert!(!said.is_empty() && rig.node.counters().malformed == 0);
+    let outputs = rig.octets(up, tail);
+    assert!(!outputs.is_empty() && rig.node.counters().malformed == 0);
     assert_eq!(rig.node.counters().signaling_received, 7);
 }
 
@@ -226,13 +226,13 @@ fn udp() -> Config {
 fn messages_may_use_udp() {
     let mut rig = Rig::with(udp());
     let up = rig.accept(UP);
-    let said = signaling(&rig.say(up, &message()));
-    assert_eq!(said.len(), 1);
-    assert_eq!(said[0].dst.unwrap().to_string(), format!("{DOWN}:50003"));
-    assert_eq!(cookie_of(&said[0]), Some(COOKIE));
-    assert_eq!(said[0].src.map(|src| src.ip()), Some(ip(FAR)));
-    let said = rig.datagram(DOWN, FAR, &flags(data(UNKNOWN), Flags::REVERSE));
-    assert_eq!(only(&said, up).message().body, data(UNKNOWN).body);
+    let outputs = signaling(&rig.say(up, &message()));
+    assert_eq!(outputs.len(), 1);
+    assert_eq!(outputs[0].dst.unwrap().to_string(), format!("{DOWN}:50003"));
+    assert_eq!(cookie_of(&outputs[0]), Some(COOKIE));
+    assert_eq!(outputs[0].src.map(|src| src.ip()), Some(ip(FAR)));
+    let outputs = rig.datagram(DOWN, FAR, &flags(data(UNKNOWN), Flags::REVERSE));
+    assert_eq!(only(&outputs, up).message().body, data(UNKNOWN).body);
 }
 
 /// CASP-3-12: a message of more than 512 octets uses a connection.
@@ -244,11 +244,11 @@ fn long_messages_do_not_use_udp() {
     let long = [7; 512];
     for (length, opened) in [(460, 0), (461, 1), (500, 1)] {
         let sent = Signaling { body: Body::Client { client: UNKNOWN, data: &long[..length] }, ..message() };
-        let said = rig.say(up, &sent);
-        assert_eq!(said[0].stream.is_some(), opened > 0, "{length}");
-        assert!(opened > 0 || said[0].octets.len() <= 512);
+        let outputs = rig.say(up, &sent);
+        assert_eq!(outputs[0].stream.is_some(), opened > 0, "{length}");
+        assert!(opened > 0 || outputs[0].octets.len() <= 512);
         assert_eq!(rig.opened.len(), opened);
-        assert_eq!(said[0].message().body, sent.body);
+        assert_eq!(outputs[0].message().body, sent.body);
     }
 }
 
@@ -283,8 +283,8 @@ fn datagrams_of_strangers_make_no_state() {
     assert_eq!((rig.state().previous.len(), rig.node.peer_count()), (1, 2));
     // A previous hop that uses datagrams is answered by one.
     let down = rig.stream_to(DOWN);
-    let said = rig.say(down, &flags(message(), Flags::REVERSE));
-    assert_eq!(said[0].dst.map(|dst| dst.to_string()), Some(format!("{UP}:50003")));
+    let outputs = rig.say(down, &flags(message(), Flags::REVERSE));
+    assert_eq!(outputs[0].dst.map(|dst| dst.to_string()), Some(format!("{UP}:50003")));
 }
 
 /// CASP-4.4-08, CASP-G-12: a bad cookie is answered with COOKIE_ERROR on the same way, and nothing else happens.
@@ -293,17 +293,17 @@ fn a_bad_cookie_is_refused() {
     let bad = Signaling { proof: Some(Proof::Cookie([1; 8])), ..data(CLIENT) };
     let mut rig = Rig::new();
     let up = rig.accept(UP);
-    let said = rig.say(up, &bad);
-    let error = only(&said, up);
+    let outputs = rig.say(up, &bad);
+    let error = only(&outputs, up);
     let error = error.message();
     assert_eq!(
         (error.body, error.session, error.flow),
         (Body::Error(ErrorCode::COOKIE_ERROR), session(1), flow())
     );
     assert_eq!(error.flags, Flags::REVERSE.with(Flags::UNSECURE));
-    let said = rig.datagram(UP, NEAR, &bad);
-    assert_eq!(said.len(), 1);
-    assert_eq!((said[0].dst.unwrap().to_string(), said[0].octets.len()), (format!("{UP}:50003"), 48));
+    let outputs = rig.datagram(UP, NEAR, &bad);
+    assert_eq!(outputs.len(), 1);
+    assert_eq!((outputs[0].dst.unwrap().to_string(), outputs[0].octets.len()), (format!("{UP}:50003"), 48));
     assert_eq!((rig.node.session_count(), rig.indicated.len(), rig.lookups), (0, 0, 0));
     // An error is never answered with an error.
     let error = Signaling { body: Body::Error(ErrorCode::UNKNOWN), ..bad };
@@ -319,8 +319,8 @@ fn a_cookie_of_unknown_type_is_bad() {
     message().encode(&mut octets).unwrap();
     octets.extend([0, 8, 6, 9, 0, 0, 0, 1]);
     let framed = [u32::try_from(octets.len() + 4).unwrap().to_be_bytes().to_vec(), octets].concat();
-    let said = rig.octets(up, &framed);
-    assert_eq!(only(&said, up).message().body, Body::Error(ErrorCode::COOKIE_ERROR));
+    let outputs = rig.octets(up, &framed);
+    assert_eq!(only(&outputs, up).message().body, Body::Error(ErrorCode::COOKIE_ERROR));
     assert_eq!(rig.node.session_count(), 0);
 }
 
@@ -334,12 +334,12 @@ fn a_refused_cookie_makes_the_node_discover_once_more() {
     let down = rig.stream_to(DOWN);
     rig.take_indicated();
     let error = Signaling { body: Body::Error(ErrorCode::COOKIE_ERROR), ..flags(message(), Flags::REVERSE) };
-    let said = rig.say(down, &error);
-    assert_eq!((scouts(&said).len(), said.iter().filter(|one| one.stream == Some(up)).count()), (1, 0));
-    let again = only(&said, down);
+    let outputs = rig.say(down, &error);
+    assert_eq!((scouts(&outputs).len(), outputs.iter().filter(|one| one.stream == Some(up)).count()), (1, 0));
+    let again = only(&outputs, down);
     assert_eq!((again.message().body, cookie_of(&again)), (data(CLIENT).body, Some(COOKIE)));
-    let said = rig.say(down, &error);
-    assert!(said.is_empty(), "{said:?}");
+    let outputs = rig.say(down, &error);
+    assert!(outputs.is_empty(), "{outputs:?}");
     assert_eq!(rig.take_indicated(), [Indicated::Undelivered(flow())]);
     // A cookie error that answers nothing is ignored.
     let mut rig = Rig::new();
@@ -420,9 +420,9 @@ fn a_previous_hop_with_a_key_is_reached_by_tls_again() {
     rig.say(up, &message());
     let down = rig.stream_to(DOWN);
     rig.input(Input::Closed { stream: up });
-    let said = rig.say(down, &flags(data(UNKNOWN), Flags::REVERSE));
+    let outputs = rig.say(down, &flags(data(UNKNOWN), Flags::REVERSE));
     assert_eq!(rig.opened.last().map(|(_, transport, ..)| *transport), Some(Transport::Tls));
-    assert_eq!(only(&said, rig.stream_to(UP)).message().body, data(UNKNOWN).body);
+    assert_eq!(only(&outputs, rig.stream_to(UP)).message().body, data(UNKNOWN).body);
 
     let mut rig = Rig::new();
     let up = rig.accept_by(UP, Transport::Tls, identity(1));
@@ -432,8 +432,8 @@ fn a_previous_hop_with_a_key_is_reached_by_tls_again() {
     assert!(rig.say(down, &flags(data(UNKNOWN), Flags::REVERSE)).is_empty());
     assert_eq!((rig.state().waiting, rig.node.counters().no_connection), (0, 1));
     let again = rig.accept_by(UP, Transport::Tls, identity(1));
-    let said = rig.say(down, &flags(data(UNKNOWN), Flags::REVERSE));
-    assert_eq!(only(&said, again).message().body, data(UNKNOWN).body);
+    let outputs = rig.say(down, &flags(data(UNKNOWN), Flags::REVERSE));
+    assert_eq!(only(&outputs, again).message().body, data(UNKNOWN).body);
 }
 
 /// CASP-3-11: a peer that does not read gets no more than a bounded number of octets.
@@ -457,9 +457,9 @@ fn a_connection_without_tls_does_not_stand_in_its_way() {
     let mut rig = Rig::with(Config { transport: Transport::Tls, ..config() });
     rig.accept(DOWN);
     let up = rig.accept(UP);
-    let said = rig.say(up, &data(UNKNOWN));
+    let outputs = rig.say(up, &data(UNKNOWN));
     assert_eq!(rig.opened.iter().map(|opened| opened.1).collect::<Vec<_>>(), [Transport::Tls]);
-    assert_eq!(only(&said, rig.stream_to(DOWN)).message().body, data(UNKNOWN).body);
+    assert_eq!(only(&outputs, rig.stream_to(DOWN)).message().body, data(UNKNOWN).body);
 }
 
 /// CASP-3-11: a connection that is not established in time fails, and its messages are given up.

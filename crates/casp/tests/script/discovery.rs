@@ -12,22 +12,22 @@ fn a_static_next_hop_needs_no_scout() {
     let scouted = {
         let mut rig = Rig::new();
         let up = rig.accept(UP);
-        let said = rig.say(up, &data(UNKNOWN));
-        only(&said, rig.stream_to(DOWN))
+        let outputs = rig.say(up, &data(UNKNOWN));
+        only(&outputs, rig.stream_to(DOWN))
     };
     let prefix = Prefix { addr: ip("10.8.0.0"), len: 16 };
     let mut rig =
         Rig::with(Config { discovery: vec![(prefix, vec![Mechanism::Static(ip(DOWN))])], ..config() });
     let up = rig.accept(UP);
-    let said = rig.say(up, &data(UNKNOWN));
-    assert_eq!((scouts(&said).len(), rig.lookups), (0, 0));
-    let sent = only(&said, rig.stream_to(DOWN));
+    let outputs = rig.say(up, &data(UNKNOWN));
+    assert_eq!((scouts(&outputs).len(), rig.lookups), (0, 0));
+    let sent = only(&outputs, rig.stream_to(DOWN));
     let mut plain = Vec::new();
     Signaling { proof: None, ..scouted.message() }.encode(&mut plain).unwrap();
     assert_eq!(sent.octets, plain);
     // Another prefix uses the default.
-    let said = rig.say(up, &Signaling { flow: flow_to("10.1.0.1", 1), ..message() });
-    assert_eq!(scouts(&said).len(), 1);
+    let outputs = rig.say(up, &Signaling { flow: flow_to("10.1.0.1", 1), ..message() });
+    assert_eq!(scouts(&outputs).len(), 1);
 }
 
 /// CASP-5.1-06, CASP-5.2-09, CASP-10-01: the routing table comes before scout, if its next hop is a known neighbour.
@@ -35,12 +35,12 @@ fn a_static_next_hop_needs_no_scout() {
 fn the_routing_table_comes_before_scout() {
     let mut rig = Rig::with(Config { neighbours: [ip("10.0.1.254")].into(), ..config() });
     let up = rig.accept(UP);
-    let said = rig.say(up, &message());
-    assert_eq!(scouts(&said).len(), 0);
+    let outputs = rig.say(up, &message());
+    assert_eq!(scouts(&outputs).len(), 0);
     assert_eq!(rig.state().next[0].peer, Some(ip("10.0.1.254")));
     rig.gateway = Ok(Some(ip("10.0.1.253")));
-    let said = rig.say(up, &Signaling { session: session(2), ..message() });
-    assert_eq!(scouts(&said).len(), 1);
+    let outputs = rig.say(up, &Signaling { session: session(2), ..message() });
+    assert_eq!(scouts(&outputs).len(), 1);
 }
 
 /// CASP-3-03, CASP-P-14: a mechanism outside of the engine is asked by its number, and the next one tried if it finds no node.
@@ -56,9 +56,9 @@ fn mechanisms_may_be_outside_of_the_engine() {
     assert_eq!(rig.state().next[0].peer, Some(ip(DOWN2)));
     rig.say(up, &Signaling { session: session(2), ..message() });
     let (id, ..) = rig.discovers[1];
-    rig.said.clear();
+    rig.sent.clear();
     rig.input(Input::Discovered { id, address: None });
-    assert_eq!(scouts(&rig.said).len(), 1);
+    assert_eq!(scouts(&rig.sent).len(), 1);
     // Without an answer in time the next one is tried as well.
     rig.say(up, &Signaling { session: session(3), ..message() });
     assert_eq!(scouts(&rig.wait(seconds(5.1))).len(), 1);
@@ -70,15 +70,15 @@ fn messages_wait_for_the_next_hop() {
     let mut rig = Rig::new();
     rig.answering.clear();
     let up = rig.accept(UP);
-    let said = rig.say(up, &data(UNKNOWN));
-    assert!(signaling(&said).is_empty() && rig.state().next.is_empty());
+    let outputs = rig.say(up, &data(UNKNOWN));
+    assert!(signaling(&outputs).is_empty() && rig.state().next.is_empty());
     assert_eq!(rig.state().waiting, 1);
-    let cookie = said[0].octets[24..32].try_into().unwrap();
+    let cookie = outputs[0].octets[24..32].try_into().unwrap();
     rig.wait(seconds(0.3));
     rig.response(cookie, COOKIE, ip(DOWN), ip(FAR), 50004);
-    rig.said.clear();
+    rig.sent.clear();
     rig.input(Input::Timer);
-    assert_eq!(only(&rig.said, rig.stream_to(DOWN)).message().body, data(UNKNOWN).body);
+    assert_eq!(only(&rig.sent, rig.stream_to(DOWN)).message().body, data(UNKNOWN).body);
     assert_eq!((rig.state().next.len(), rig.state().waiting), (1, 0));
 }
 
@@ -92,18 +92,18 @@ fn sixteen_messages_wait_in_order() {
     let mut rig = Rig::new();
     rig.answering.clear();
     let first = SendRequest::new(None, flow(), &[0]);
-    let said = rig.request(CLIENT, Request::Send(first));
+    let outputs = rig.request(CLIENT, Request::Send(first));
     let Indicated::Opened(_, id) = rig.take_indicated()[0] else { panic!() };
     for n in 1..20 {
         let contents = numbered(n);
         rig.request(CLIENT, Request::Send(SendRequest::new(Some(id), flow(), &contents)));
     }
     assert_eq!(rig.take_indicated(), vec![Indicated::Undelivered(flow()); 4]);
-    let cookie = said[0].octets[24..32].try_into().unwrap();
+    let cookie = outputs[0].octets[24..32].try_into().unwrap();
     rig.response(cookie, COOKIE, ip(DOWN), ip(FAR), 50004);
-    rig.said.clear();
+    rig.sent.clear();
     rig.input(Input::Timer);
-    let order: Vec<u8> = signaling(&rig.said)
+    let order: Vec<u8> = signaling(&rig.sent)
         .iter()
         .map(|one| match one.message().body {
             Body::Client { data: &[n], .. } => n,
@@ -176,9 +176,9 @@ fn a_second_answer_is_a_substitute() {
     rig.say(up, &data(UNKNOWN));
     let first = rig.stream_to(DOWN2);
     rig.accepting = true;
-    rig.said.clear();
+    rig.sent.clear();
     rig.input(Input::Closed { stream: first });
-    assert_eq!(only(&rig.said, rig.stream_to(DOWN)).message().body, data(UNKNOWN).body);
+    assert_eq!(only(&rig.sent, rig.stream_to(DOWN)).message().body, data(UNKNOWN).body);
     assert_eq!(rig.state().next.iter().map(|one| one.peer).collect::<Vec<_>>(), [Some(ip(DOWN))]);
 }
 
@@ -225,28 +225,28 @@ fn a_cookie_is_asked_for_by_the_address_that_sends() {
     let mut rig = Rig::new();
     let (up, down) = rig.chain();
     // The connection has the address of the request: FAR.
-    let said = rig.say(up, &Signaling { session: session(2), ..message() });
-    assert_eq!((scouts(&said).len(), cookie_of(&only(&said, down))), (1, Some(COOKIE)));
+    let outputs = rig.say(up, &Signaling { session: session(2), ..message() });
+    assert_eq!((scouts(&outputs).len(), cookie_of(&only(&outputs, down))), (1, Some(COOKIE)));
     // A connection that the next hop opened to another address of this node.
     let mut rig = Rig::new();
     rig.answering.clear();
     let stream = rig.accept_at(DOWN, NEAR);
     let up = rig.accept(UP);
-    let cookie = |one: &Said| -> Cookie { one.octets[24..32].try_into().unwrap() };
+    let cookie = |one: &Sent| -> Cookie { one.octets[24..32].try_into().unwrap() };
     let asked = rig.say(up, &message());
-    rig.said.clear();
+    rig.sent.clear();
     rig.response(cookie(&asked[0]), [1; 8], ip(DOWN), ip(FAR), 50004);
     rig.input(Input::Timer);
-    let again = rig.said.clone();
+    let again = rig.sent.clone();
     assert_eq!(again.len(), 1, "{again:?}");
     assert_eq!(again[0].src.unwrap().to_string(), format!("{NEAR}:50004"));
     assert_ne!(cookie(&again[0]), cookie(&asked[0]));
     // The first answer, once more, says nothing about the second request.
-    rig.said.clear();
+    rig.sent.clear();
     rig.response(cookie(&asked[0]), [1; 8], ip(DOWN), ip(FAR), 50004);
     rig.input(Input::Timer);
-    assert_eq!(rig.said, []);
+    assert_eq!(rig.sent, []);
     rig.response(cookie(&again[0]), COOKIE, ip(DOWN), ip(NEAR), 50004);
     rig.input(Input::Timer);
-    assert_eq!(cookie_of(&only(&rig.said.clone(), stream)), Some(COOKIE));
+    assert_eq!(cookie_of(&only(&rig.sent.clone(), stream)), Some(COOKIE));
 }

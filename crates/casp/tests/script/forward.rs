@@ -12,8 +12,8 @@ use crate::rig::*;
 fn the_first_message_sets_up_a_hop() {
     let mut rig = Rig::new();
     let up = rig.accept(UP);
-    let said = rig.say(up, &message());
-    assert_eq!(scouts(&said).len(), 1);
+    let outputs = rig.say(up, &message());
+    assert_eq!(scouts(&outputs).len(), 1);
     let state = rig.state();
     assert_eq!((state.session, state.flow, state.timeout), (session(1), flow(), 90));
     assert_eq!(state.previous.iter().map(|one| (one.peer, one.id)).collect::<Vec<_>>(), [(Some(ip(UP)), 0)]);
@@ -21,7 +21,7 @@ fn the_first_message_sets_up_a_hop() {
     assert!(state.refresh_at.is_some());
     let (_, transport, _, peer) = rig.opened[0];
     assert_eq!((transport, peer.to_string()), (Transport::Tcp, format!("{DOWN}:50003")));
-    assert_eq!(only(&said, rig.stream_to(DOWN)).message().session, session(1));
+    assert_eq!(only(&outputs, rig.stream_to(DOWN)).message().session, session(1));
 }
 
 /// CASP-4.2-12, CASP-4.2-14, CASP-4.2-19, CASP-4.4-05: TTD and hop count change, the cookie of the next hop is in the first
@@ -32,20 +32,20 @@ fn a_message_goes_on_as_the_draft_says() {
     let up = rig.accept(UP);
     let extra = hex_object();
     let first = Signaling { ttd: 64, hops: 0, objects: Objects::of(&extra), ..data(UNKNOWN) };
-    let said = rig.say(up, &first);
+    let outputs = rig.say(up, &first);
     let down = rig.stream_to(DOWN);
-    let sent = only(&said, down);
-    let one = sent.message();
-    assert_eq!((one.ttd, one.hops, one.session, one.flow), (63, 1, session(1), flow()));
-    assert_eq!((one.timeout, one.body), (Some(90), first.body));
-    assert_eq!(one.proof, Some(Proof::Cookie(COOKIE)));
+    let sent = only(&outputs, down);
+    let message = sent.message();
+    assert_eq!((message.ttd, message.hops, message.session, message.flow), (63, 1, session(1), flow()));
+    assert_eq!((message.timeout, message.body), (Some(90), first.body));
+    assert_eq!(message.proof, Some(Proof::Cookie(COOKIE)));
     assert_eq!(
-        one.kept().map(|object| (object.class, object.contents)).collect::<Vec<_>>(),
+        message.kept().map(|object| (object.class, object.contents)).collect::<Vec<_>>(),
         [(Class(99), &b"12345"[..])]
     );
     for _ in 0..2 {
-        let said = rig.say(up, &first);
-        assert_eq!(cookie_of(&only(&said, down)), None);
+        let outputs = rig.say(up, &first);
+        assert_eq!(cookie_of(&only(&outputs, down)), None);
     }
 }
 
@@ -65,8 +65,8 @@ fn data_of_an_unknown_client_pass_unchanged() {
     for client in [ClientType(2), UNKNOWN, ClientType(200)] {
         for contents in [&b""[..], b"x", &[0xff; 300]] {
             let sent = Signaling { body: Body::Client { client, data: contents }, ..message() };
-            let said = rig.say(up, &sent);
-            assert_eq!(only(&said, down).message().body, sent.body);
+            let outputs = rig.say(up, &sent);
+            assert_eq!(only(&outputs, down).message().body, sent.body);
         }
     }
     assert!(rig.indicated.is_empty());
@@ -79,11 +79,11 @@ fn ttd_and_hop_count_have_ends() {
     let up = rig.accept(UP);
     assert!(rig.say(up, &Signaling { ttd: 0, ..message() }).is_empty());
     assert_eq!(rig.node.session_count(), 0);
-    let said = rig.say(up, &Signaling { ttd: 1, ..data(CLIENT) });
-    assert!(said.is_empty());
+    let outputs = rig.say(up, &Signaling { ttd: 1, ..data(CLIENT) });
+    assert!(outputs.is_empty());
     assert_eq!((rig.node.session_count(), rig.indicated.len()), (1, 1));
-    let said = rig.say(up, &Signaling { ttd: 2, hops: 255, ..message() });
-    let sent = only(&said, rig.stream_to(DOWN));
+    let outputs = rig.say(up, &Signaling { ttd: 2, hops: 255, ..message() });
+    let sent = only(&outputs, rig.stream_to(DOWN));
     assert_eq!((sent.message().ttd, sent.message().hops), (1, 255));
 }
 
@@ -171,8 +171,8 @@ fn the_responder_sends_nothing_on() {
     let mut rig = Rig::with(Config { proxy: vec![prefix], ..config() });
     let up = rig.accept(UP);
     for dst in [NEAR, FAR, "10.7.1.2"] {
-        let said = rig.say(up, &Signaling { flow: flow_to(dst, 1), ..data(CLIENT) });
-        assert!(said.is_empty() && rig.lookups == 0, "{dst}");
+        let outputs = rig.say(up, &Signaling { flow: flow_to(dst, 1), ..data(CLIENT) });
+        assert!(outputs.is_empty() && rig.lookups == 0, "{dst}");
     }
     let last = rig
         .take_indicated()
@@ -188,14 +188,14 @@ fn messages_against_the_flow_go_to_the_previous_hop() {
     let mut rig = Rig::new();
     let (up, down) = rig.chain();
     let answer = flags(data(UNKNOWN), Flags::REVERSE);
-    let said = rig.say(down, &answer);
-    assert_eq!(only(&said, up).message().body, answer.body);
+    let outputs = rig.say(down, &answer);
+    assert_eq!(only(&outputs, up).message().body, answer.body);
     rig.input(signalbox_casp::engine::Input::Closed { stream: up });
-    let said = rig.say(down, &answer);
+    let outputs = rig.say(down, &answer);
     let (stream, _, _, peer) = *rig.opened.last().unwrap();
     assert_eq!(peer.to_string(), format!("{UP}:50003"));
-    assert_eq!(only(&said, stream).message().body, answer.body);
-    assert_eq!(scouts(&said).len(), 0);
+    assert_eq!(only(&outputs, stream).message().body, answer.body);
+    assert_eq!(scouts(&outputs).len(), 0);
 }
 
 /// CASP-G-26: a node that is no next hop sends nothing against the flow.
@@ -217,20 +217,20 @@ fn u_is_set_on_unprotected_hops_and_never_cleared() {
     // TLS to TLS: clear stays clear, set stays set.
     let mut rig = Rig::with(Config { transports: vec![tls(DOWN)], ..config() });
     let up = rig.accept_by(UP, Transport::Tls, identity(1));
-    let said = rig.say(up, &message());
+    let outputs = rig.say(up, &message());
     let down = rig.stream_to(DOWN);
-    assert_eq!(only(&said, down).message().flags, Flags::NONE);
-    let said = rig.say(up, &flags(message(), Flags::UNSECURE));
-    assert_eq!(only(&said, down).message().flags, Flags::UNSECURE);
+    assert_eq!(only(&outputs, down).message().flags, Flags::NONE);
+    let outputs = rig.say(up, &flags(message(), Flags::UNSECURE));
+    assert_eq!(only(&outputs, down).message().flags, Flags::UNSECURE);
     // TCP to TLS: what a peer on TCP leaves clear is set.
     let plain = rig.accept(OTHER);
-    let said = rig.say(plain, &Signaling { session: session(2), ..message() });
-    assert_eq!(only(&said, down).message().flags, Flags::UNSECURE);
+    let outputs = rig.say(plain, &Signaling { session: session(2), ..message() });
+    assert_eq!(only(&outputs, down).message().flags, Flags::UNSECURE);
     // TLS to TCP: the sender sets it.
     let mut rig = Rig::new();
     let up = rig.accept_by(UP, Transport::Tls, identity(1));
-    let said = rig.say(up, &message());
-    assert_eq!(only(&said, rig.stream_to(DOWN)).message().flags, Flags::UNSECURE);
+    let outputs = rig.say(up, &message());
+    assert_eq!(only(&outputs, rig.stream_to(DOWN)).message().flags, Flags::UNSECURE);
 }
 
 /// CASP-9.2-02: a prefix whose packets IPsec protects counts as secure.
@@ -239,8 +239,8 @@ fn ipsec_counts_as_channel_security() {
     let all = signalbox_core::node::Prefix { addr: ip("10.0.0.0"), len: 8 };
     let mut rig = Rig::with(Config { protected: vec![all], ..config() });
     let up = rig.accept(UP);
-    let said = rig.say(up, &message());
-    assert_eq!(only(&said, rig.stream_to(DOWN)).message().flags, Flags::NONE);
+    let outputs = rig.say(up, &message());
+    assert_eq!(only(&outputs, rig.stream_to(DOWN)).message().flags, Flags::NONE);
 }
 
 /// CASP-10-03: source-specific multicast is not defined.
@@ -273,11 +273,11 @@ fn a_session_may_cross_both_ip_versions() {
     let (src, dst) = ("2001:db8:9::1".parse().unwrap(), "2001:db8:8::1".parse().unwrap());
     let flow = FlowId::V6Label { src, dst, label: 7 };
     let up = rig.accept("2001:db8::2");
-    let said = rig.say(up, &Signaling { flow, ..data(UNKNOWN) });
+    let outputs = rig.say(up, &Signaling { flow, ..data(UNKNOWN) });
     let down = rig.stream_to(DOWN);
-    assert_eq!(only(&said, down).message().flow, flow);
-    let said = rig.say(down, &Signaling { flow, ..flags(data(UNKNOWN), Flags::REVERSE) });
-    assert_eq!(only(&said, up).message().flow, flow);
+    assert_eq!(only(&outputs, down).message().flow, flow);
+    let outputs = rig.say(down, &Signaling { flow, ..flags(data(UNKNOWN), Flags::REVERSE) });
+    assert_eq!(only(&outputs, up).message().flow, flow);
 }
 
 /// CASP-11-03: a message may be larger than the MTU.
@@ -287,8 +287,8 @@ fn large_messages_pass() {
     let (up, down) = rig.chain();
     let contents = vec![3; 60_000];
     let sent = Signaling { body: Body::Client { client: UNKNOWN, data: &contents }, ..message() };
-    let said = rig.say(up, &sent);
-    assert_eq!(only(&said, down).message().body, sent.body);
+    let outputs = rig.say(up, &sent);
+    assert_eq!(only(&outputs, down).message().body, sent.body);
 }
 
 /// CASP-G-03: a message that came back to a node that sent it is a loop. It ends, and the next hop is discovered again.

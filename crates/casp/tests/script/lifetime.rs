@@ -62,9 +62,9 @@ fn lifetimes_have_limits() {
     {
         let mut rig = Rig::with(Config { max_timeout: max, ..config() });
         let up = rig.accept(UP);
-        let said = rig.say(up, &Signaling { timeout: Some(received), ..message() });
+        let outputs = rig.say(up, &Signaling { timeout: Some(received), ..message() });
         assert_eq!(rig.state().timeout, lives);
-        assert_eq!(only(&said, rig.stream_to(DOWN)).message().timeout, Some(sent));
+        assert_eq!(only(&outputs, rig.stream_to(DOWN)).message().timeout, Some(sent));
     }
 }
 
@@ -100,12 +100,12 @@ fn an_initiator_refreshes_about_every_thirty_seconds() {
     rig.open(true);
     let down = rig.stream_to(DOWN);
     let mut times = vec![rig.now];
-    for said in rig.wait(seconds(3600.0)) {
+    for output in rig.wait(seconds(3600.0)) {
         assert_eq!(
-            (said.stream, said.message().timeout, said.message().body),
+            (output.stream, output.message().timeout, output.message().body),
             (Some(down), Some(90), Body::Empty)
         );
-        times.push(said.at);
+        times.push(output.at);
     }
     let gaps: Vec<f64> = times.windows(2).map(|pair| pair[1].since(pair[0]).as_secs_f64()).collect();
     assert!((100..150).contains(&gaps.len()), "{}", gaps.len());
@@ -140,9 +140,9 @@ fn a_forwarder_refreshes_while_its_state_lives() {
     let up = rig.accept(UP);
     rig.say(up, &data(UNKNOWN));
     let down = rig.stream_to(DOWN);
-    let said = rig.wait(seconds(200.0));
-    assert!((1..=5).contains(&said.len()), "{}", said.len());
-    for one in &said {
+    let outputs = rig.wait(seconds(200.0));
+    assert!((1..=5).contains(&outputs.len()), "{}", outputs.len());
+    for one in &outputs {
         assert_eq!(one.stream, Some(down));
         let sent = one.message();
         assert_eq!((sent.body, sent.flags, sent.timeout), (Body::Empty, Flags::UNSECURE, Some(90)));
@@ -152,10 +152,10 @@ fn a_forwarder_refreshes_while_its_state_lives() {
     rig.say(up, &message());
     for _ in 0..30 {
         rig.wait(seconds(10.0));
-        let said = rig.say(up, &message());
-        assert_eq!(said.len(), 1);
+        let outputs = rig.say(up, &message());
+        assert_eq!(outputs.len(), 1);
     }
-    assert_eq!(rig.node.counters().refreshed, u64::try_from(said.len()).unwrap());
+    assert_eq!(rig.node.counters().refreshed, u64::try_from(outputs.len()).unwrap());
 }
 
 /// CASP-4.4-10: a sender without CASP_TIMEOUT refreshes every 10 s.
@@ -163,9 +163,9 @@ fn a_forwarder_refreshes_while_its_state_lives() {
 fn without_timeout_refreshes_come_every_ten_seconds() {
     let mut rig = Rig::with(Config { rediscover: false, send_timeout: false, ..config() });
     rig.open(true);
-    let said = rig.wait(seconds(1000.0));
-    assert!((80..125).contains(&said.len()), "{}", said.len());
-    assert!(said.iter().all(|one| one.message().timeout.is_none()));
+    let outputs = rig.wait(seconds(1000.0));
+    assert!((80..125).contains(&outputs.len()), "{}", outputs.len());
+    assert!(outputs.iter().all(|one| one.message().timeout.is_none()));
 }
 
 /// CASP-G-34: refreshes of many sessions with one next hop leave in few writes.
@@ -180,11 +180,11 @@ fn refreshes_of_many_sessions_leave_together() {
         rig.request(CLIENT, Request::Send(send));
     }
     assert_eq!(rig.opened.len(), 1);
-    let said = rig.wait(seconds(300.0));
-    let mut writes: Vec<usize> = said.iter().map(|one| one.write).collect();
+    let outputs = rig.wait(seconds(300.0));
+    let mut writes: Vec<usize> = outputs.iter().map(|one| one.write).collect();
     writes.dedup();
-    assert!(said.len() > 8000, "{}", said.len());
-    assert!(writes.len() * 20 < said.len(), "{} messages in {} writes", said.len(), writes.len());
+    assert!(outputs.len() > 8000, "{}", outputs.len());
+    assert!(writes.len() * 20 < outputs.len(), "{} messages in {} writes", outputs.len(), writes.len());
 }
 
 /// CASP-G-44: a message against the flow refreshes the state and its most recent previous hop only.
@@ -208,7 +208,7 @@ fn a_message_against_the_flow_refreshes_the_most_recent_branch() {
 fn refreshes_discover_again() {
     let mut rig = Rig::new();
     rig.open(true);
-    let said = rig.wait(seconds(50.0));
-    assert!(!scouts(&said).is_empty());
-    assert!(signaling(&said).iter().all(|one| one.message().flags.contains(Flags::DISCOVER)));
+    let outputs = rig.wait(seconds(50.0));
+    assert!(!scouts(&outputs).is_empty());
+    assert!(signaling(&outputs).iter().all(|one| one.message().flags.contains(Flags::DISCOVER)));
 }

@@ -66,7 +66,7 @@ pub(crate) fn flags(message: Signaling<'_>, flags: Flags) -> Signaling<'_> {
 
 /// What the node sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct Sent {
     pub(crate) at: Time,
     /// `None`: a datagram.
     pub(crate) stream: Option<StreamId>,
@@ -81,7 +81,7 @@ pub(crate) struct Said {
     pub(crate) write: usize,
 }
 
-impl Said {
+impl Sent {
     pub(crate) fn message(&self) -> Signaling<'_> {
         match Message::parse(&self.octets).unwrap() {
             Message::Signaling(message) => message,
@@ -124,7 +124,7 @@ pub(crate) fn indicated(indication: &Indication<'_>) -> Indicated {
 pub(crate) struct Rig {
     pub(crate) node: Casp,
     pub(crate) now: Time,
-    pub(crate) said: Vec<Said>,
+    pub(crate) sent: Vec<Sent>,
     pub(crate) opened: Vec<(StreamId, Transport, Option<IpAddr>, SocketAddr)>,
     pub(crate) closed: Vec<StreamId>,
     pub(crate) indicated: Vec<(ClientType, Indicated)>,
@@ -162,7 +162,7 @@ impl Rig {
         let mut rig = Self {
             node: Casp::new(config, [7; 32]).unwrap(),
             now: Time::from_secs(100),
-            said: Vec::new(),
+            sent: Vec::new(),
             opened: Vec::new(),
             closed: Vec::new(),
             indicated: Vec::new(),
@@ -219,7 +219,7 @@ impl Rig {
                                 then.push(Then::Answer(cookie, *from, packet.src.ip(), packet.src.port()));
                             }
                         }
-                        self.said.push(Said {
+                        self.sent.push(Sent {
                             at: self.now,
                             stream: None,
                             src: Some(packet.src),
@@ -249,7 +249,7 @@ impl Rig {
                         let mut rest = octets;
                         while let Ok(Some(length)) = frame(rest, u32::MAX) {
                             let (one, behind) = rest.split_at(length);
-                            self.said.push(Said {
+                            self.sent.push(Sent {
                                 at: self.now,
                                 stream: Some(stream),
                                 src: None,
@@ -358,31 +358,31 @@ impl Rig {
     }
 
     /// What the node says after a message over a stream.
-    pub(crate) fn say(&mut self, stream: StreamId, message: &Signaling<'_>) -> Vec<Said> {
+    pub(crate) fn say(&mut self, stream: StreamId, message: &Signaling<'_>) -> Vec<Sent> {
         let mut octets = Vec::new();
         framed(&mut octets, |octets| message.encode(octets)).unwrap();
         self.octets(stream, &octets)
     }
 
-    pub(crate) fn octets(&mut self, stream: StreamId, octets: &[u8]) -> Vec<Said> {
-        self.said.clear();
+    pub(crate) fn octets(&mut self, stream: StreamId, octets: &[u8]) -> Vec<Sent> {
+        self.sent.clear();
         self.input(Input::Octets { stream, octets });
-        self.said.clone()
+        self.sent.clone()
     }
 
     /// What the node says after a message in a datagram.
-    pub(crate) fn datagram(&mut self, from: &str, to: &str, message: &Signaling<'_>) -> Vec<Said> {
+    pub(crate) fn datagram(&mut self, from: &str, to: &str, message: &Signaling<'_>) -> Vec<Sent> {
         let mut octets = Vec::new();
         message.encode(&mut octets).unwrap();
-        self.said.clear();
+        self.sent.clear();
         self.input(Input::Packet(packet(50003, ip(from), ip(to), &[], &octets)));
-        self.said.clone()
+        self.sent.clone()
     }
 
-    pub(crate) fn request(&mut self, client: ClientType, request: Request<'_>) -> Vec<Said> {
-        self.said.clear();
+    pub(crate) fn request(&mut self, client: ClientType, request: Request<'_>) -> Vec<Sent> {
+        self.sent.clear();
         self.input(Input::Request { client, request });
-        self.said.clone()
+        self.sent.clone()
     }
 
     /// A client of the node opens a session.
@@ -399,8 +399,8 @@ impl Rig {
     }
 
     /// Lets time pass. The result is what the node says in the meantime.
-    pub(crate) fn wait(&mut self, time: Duration) -> Vec<Said> {
-        self.said.clear();
+    pub(crate) fn wait(&mut self, time: Duration) -> Vec<Sent> {
+        self.sent.clear();
         let end = self.now + time;
         while let Some(next) = self.node.next_deadline().filter(|next| *next <= end) {
             self.now = self.now.max(next);
@@ -408,7 +408,7 @@ impl Rig {
         }
         self.now = end;
         self.input(Input::Timer);
-        self.said.clone()
+        self.sent.clone()
     }
 
     /// The only session.
@@ -433,7 +433,7 @@ impl Rig {
         let up = self.accept(UP);
         self.say(up, &message());
         let down = self.stream_to(DOWN);
-        self.said.clear();
+        self.sent.clear();
         (up, down)
     }
 }
@@ -458,23 +458,23 @@ pub(crate) fn packet<'a>(
 }
 
 /// The messages that are not scout's.
-pub(crate) fn signaling(said: &[Said]) -> Vec<Said> {
-    said.iter().filter(|one| !one.is_scout()).cloned().collect()
+pub(crate) fn signaling(outputs: &[Sent]) -> Vec<Sent> {
+    outputs.iter().filter(|one| !one.is_scout()).cloned().collect()
 }
 
-pub(crate) fn scouts(said: &[Said]) -> Vec<Said> {
-    said.iter().filter(|one| one.is_scout()).cloned().collect()
+pub(crate) fn scouts(outputs: &[Sent]) -> Vec<Sent> {
+    outputs.iter().filter(|one| one.is_scout()).cloned().collect()
 }
 
-/// The one message that was said to a stream.
-pub(crate) fn only(said: &[Said], stream: StreamId) -> Said {
-    let found: Vec<_> = said.iter().filter(|one| one.stream == Some(stream)).cloned().collect();
-    assert_eq!(found.len(), 1, "{said:?}");
+/// The one message that was sent over a stream.
+pub(crate) fn only(outputs: &[Sent], stream: StreamId) -> Sent {
+    let found: Vec<_> = outputs.iter().filter(|one| one.stream == Some(stream)).cloned().collect();
+    assert_eq!(found.len(), 1, "{outputs:?}");
     found.into_iter().next().unwrap()
 }
 
-pub(crate) fn cookie_of(said: &Said) -> Option<Cookie> {
-    match said.message().proof {
+pub(crate) fn cookie_of(sent: &Sent) -> Option<Cookie> {
+    match sent.message().proof {
         Some(Proof::Cookie(cookie)) => Some(cookie),
         Some(Proof::Unknown) | None => None,
     }

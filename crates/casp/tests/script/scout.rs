@@ -7,17 +7,17 @@ use signalbox_core::{IfIndex, Time};
 
 use crate::rig::*;
 
-fn request_to(rig: &mut Rig, from: &str, dst: &str, cookie: u64) -> Vec<Said> {
+fn request_to(rig: &mut Rig, from: &str, dst: &str, cookie: u64) -> Vec<Sent> {
     let mut octets = Vec::new();
     Message::ScoutRequest(cookie.to_be_bytes()).encode(&mut octets).unwrap();
-    rig.said.clear();
+    rig.sent.clear();
     rig.input(Input::Packet(packet(50004, ip(from), ip(dst), &router_alert_v4(0), &octets)));
-    rig.said.clone()
+    rig.sent.clone()
 }
 
-fn responder_cookie(said: &[Said]) -> [u8; 8] {
-    assert_eq!(said.len(), 1, "{said:?}");
-    match Message::parse(&said[0].octets) {
+fn responder_cookie(outputs: &[Sent]) -> [u8; 8] {
+    assert_eq!(outputs.len(), 1, "{outputs:?}");
+    match Message::parse(&outputs[0].octets) {
         Ok(Message::ScoutResponse { responder, .. }) => responder,
         other => panic!("{other:?}"),
     }
@@ -29,15 +29,15 @@ fn responder_cookie(said: &[Said]) -> [u8; 8] {
 fn a_request_is_a_datagram_with_router_alert_towards_the_destination() {
     let mut rig = Rig::new();
     let up = rig.accept(UP);
-    let said = rig.say(up, &message());
-    let request = &scouts(&said)[0];
+    let outputs = rig.say(up, &message());
+    let request = &scouts(&outputs)[0];
     assert_eq!(request.dst.unwrap().to_string(), format!("{DST}:50004"));
     assert_eq!(request.src.unwrap().to_string(), format!("{FAR}:50004"));
     assert_eq!(request.options, [0x94, 4, 0, 0]);
     assert_eq!((request.octets.len(), &request.octets[..4]), (32, &[0, 0, 0, 2][..]));
     let (src, dst) = ("2001:db8:9::1".parse().unwrap(), "2001:db8:8::1".parse().unwrap());
-    let said = rig.say(up, &Signaling { flow: FlowId::V6Label { src, dst, label: 0x12345 }, ..message() });
-    let request = &scouts(&said)[0];
+    let outputs = rig.say(up, &Signaling { flow: FlowId::V6Label { src, dst, label: 0x12345 }, ..message() });
+    let request = &scouts(&outputs)[0];
     assert_eq!(request.options, router_alert_v6(65503));
     assert_eq!(request.options[2..4], [5, 2]);
     assert_eq!(request.label, 0x12345);
@@ -79,14 +79,14 @@ fn blind_responses_are_ignored() {
     let mut rig = Rig::new();
     rig.answering.clear();
     let up = rig.accept(UP);
-    let said = rig.say(up, &message());
+    let outputs = rig.say(up, &message());
     for n in 0..10_000u64 {
         rig.response(n.to_be_bytes(), COOKIE, ip("10.0.1.66"), ip(FAR), 50004);
     }
     rig.input(Input::Timer);
     assert!(rig.opened.is_empty() && rig.state().next.is_empty());
     assert_eq!(rig.node.counters().unexpected_responses, 10_000);
-    let cookie = said[0].octets[24..32].try_into().unwrap();
+    let cookie = outputs[0].octets[24..32].try_into().unwrap();
     rig.response(cookie, COOKIE, ip(DOWN), ip(FAR), 50004);
     rig.input(Input::Timer);
     assert_eq!(rig.state().next[0].peer, Some(ip(DOWN)));
@@ -100,8 +100,8 @@ fn cookies_of_requests_do_not_repeat() {
     let mut cookies = std::collections::BTreeSet::new();
     for n in 0..1000u32 {
         let dst = format!("10.8.{}.{}", n / 200, n % 200 + 1);
-        let said = rig.say(up, &Signaling { flow: flow_to(&dst, 1), ..message() });
-        cookies.insert(scouts(&said)[0].octets[24..32].to_vec());
+        let outputs = rig.say(up, &Signaling { flow: flow_to(&dst, 1), ..message() });
+        cookies.insert(scouts(&outputs)[0].octets[24..32].to_vec());
     }
     assert_eq!(cookies.len(), 1000);
 }
@@ -112,14 +112,14 @@ fn cookies_of_requests_do_not_repeat() {
 fn a_request_is_answered_and_not_forwarded() {
     let mut rig = Rig::new();
     for (dst, src) in [(DST, NEAR), (FAR, FAR)] {
-        let said = request_to(&mut rig, UP, dst, 0x0102_0304_0506_0708);
-        assert_eq!(said.len(), 1);
-        assert_eq!(said[0].src.unwrap().to_string(), format!("{src}:50004"));
-        assert_eq!(said[0].dst.unwrap().to_string(), format!("{UP}:50004"));
-        assert!(said[0].options.is_empty());
-        assert_eq!(said[0].octets[..4], [0, 0, 0, 3]);
-        assert_eq!(said[0].octets[24..32], [1, 2, 3, 4, 5, 6, 7, 8]);
-        assert_eq!(said[0].octets.len(), 44);
+        let outputs = request_to(&mut rig, UP, dst, 0x0102_0304_0506_0708);
+        assert_eq!(outputs.len(), 1);
+        assert_eq!(outputs[0].src.unwrap().to_string(), format!("{src}:50004"));
+        assert_eq!(outputs[0].dst.unwrap().to_string(), format!("{UP}:50004"));
+        assert!(outputs[0].options.is_empty());
+        assert_eq!(outputs[0].octets[..4], [0, 0, 0, 3]);
+        assert_eq!(outputs[0].octets[24..32], [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(outputs[0].octets.len(), 44);
     }
 }
 
@@ -132,8 +132,8 @@ fn other_fields_of_a_request_are_not_processed() {
     octets[3] = 2;
     octets.extend([0, 12, 5, 1, 1, 2, 3, 4, 5, 6, 7, 8]);
     rig.input(Input::Packet(packet(50004, ip(UP), ip(DST), &router_alert_v4(0), &octets)));
-    assert_eq!(rig.said.len(), 1);
-    assert_eq!(rig.said[0].octets[..3], [0, 0, 0]);
+    assert_eq!(rig.sent.len(), 1);
+    assert_eq!(rig.sent[0].octets[..3], [0, 0, 0]);
 }
 
 /// CASP-9.1-01, CASP-4.6-09: requests leave no state. CASP-G-42: answers have a rate for each source and in total, and an
@@ -168,11 +168,11 @@ fn forged_requests_leave_answers_to_other_interfaces_and_neighbours() {
     let ask = |rig: &mut Rig, from: &str, ifindex: u32| {
         let mut octets = Vec::new();
         Message::ScoutRequest([1; 8]).encode(&mut octets).unwrap();
-        rig.said.clear();
+        rig.sent.clear();
         let alert = router_alert_v4(0);
         let packet = packet(50004, ip(from), ip(DST), &alert, &octets);
         rig.input(Input::Packet(Received { ifindex: IfIndex(ifindex), ..packet }));
-        rig.said.len()
+        rig.sent.len()
     };
     let forged = (0..5000u64).map(|n| format!("10.6.{}.{}", n / 250, n % 250));
     let answered: usize = forged.map(|from| ask(&mut rig, &from, 1)).sum();
@@ -190,12 +190,12 @@ fn forged_packets_of_a_node_leave_its_rates_at_its_own_interface() {
     let (alert, mut stale) = (router_alert_v4(0), Vec::new());
     Signaling { proof: Some(Proof::Cookie([9; 8])), ..message() }.encode(&mut stale).unwrap();
     let mut count = |port, dst, octets: &[u8], ifindex, times| {
-        rig.said.clear();
+        rig.sent.clear();
         for _ in 0..times {
             let packet = packet(port, ip(UP), ip(dst), &alert, octets);
             rig.input(Input::Packet(Received { ifindex: IfIndex(ifindex), ..packet }));
         }
-        (rig.said.len(), rig.node.counters().rate_limited)
+        (rig.sent.len(), rig.node.counters().rate_limited)
     };
     assert_eq!(count(50004, DST, &request, 2, 1000), (10, 0));
     assert_eq!(count(50004, DST, &request, 1, 1), (1, 0));
@@ -217,8 +217,8 @@ fn a_cookie_of_this_node_makes_state() {
     }
     rig.datagram(UP, NEAR, &first);
     assert_eq!(rig.node.session_count(), 1);
-    let said = rig.datagram(UP, NEAR, &first);
-    assert_eq!(cookie_of(&only(&said, rig.stream_to(DOWN))), None);
+    let outputs = rig.datagram(UP, NEAR, &first);
+    assert_eq!(cookie_of(&only(&outputs, rig.stream_to(DOWN))), None);
 }
 
 /// T31 (SEC-T31-03): a client learns whether the hop has answered at its address: by a cookie, once for its branch, or by a connection. That it is
@@ -260,8 +260,8 @@ fn cookies_grow_old() {
 fn the_connection_comes_from_the_source_of_the_request() {
     let mut rig = Rig::new();
     let up = rig.accept(UP);
-    let said = rig.say(up, &message());
-    assert_eq!(rig.opened[0].2, scouts(&said)[0].src.map(|src| src.ip()));
+    let outputs = rig.say(up, &message());
+    assert_eq!(rig.opened[0].2, scouts(&outputs)[0].src.map(|src| src.ip()));
 }
 
 /// CASP-00-02: one series of requests for a destination, however many sessions wait. CASP-5.1-04: later sessions discover
@@ -278,13 +278,13 @@ fn one_discovery_for_a_destination_at_a_time() {
     assert_eq!(requests.len(), 1);
     let cookie = requests[0].octets[24..32].try_into().unwrap();
     rig.response(cookie, COOKIE, ip(DOWN), ip(FAR), 50004);
-    rig.said.clear();
+    rig.sent.clear();
     rig.input(Input::Timer);
     let down = rig.stream_to(DOWN);
-    assert_eq!(rig.said.iter().filter(|one| one.stream == Some(down)).count(), 100);
-    let said = rig.say(up, &Signaling { session: session(101), ..message() });
-    assert_eq!(scouts(&said).len(), 1);
-    assert_ne!(scouts(&said)[0].octets, requests[0].octets);
+    assert_eq!(rig.sent.iter().filter(|one| one.stream == Some(down)).count(), 100);
+    let outputs = rig.say(up, &Signaling { session: session(101), ..message() });
+    assert_eq!(scouts(&outputs).len(), 1);
+    assert_ne!(scouts(&outputs)[0].octets, requests[0].octets);
 }
 
 /// CASP-G-43, CASP-00-01: a report of an unreachable destination ends the discovery only if it quotes the request, and after
@@ -294,14 +294,14 @@ fn a_forged_unreachable_does_not_end_the_discovery() {
     let mut rig = Rig::new();
     rig.answering.clear();
     let up = rig.accept(UP);
-    let said = rig.say(up, &data(CLIENT));
+    let outputs = rig.say(up, &data(CLIENT));
     rig.take_indicated();
-    let mut other = said[0].octets.clone();
+    let mut other = outputs[0].octets.clone();
     other[30] ^= 1;
     rig.input(Input::Unreachable { quoted: &other });
-    rig.input(Input::Unreachable { quoted: &said[0].octets[..20] });
+    rig.input(Input::Unreachable { quoted: &outputs[0].octets[..20] });
     rig.wait(seconds(0.3));
-    rig.input(Input::Unreachable { quoted: &said[0].octets });
+    rig.input(Input::Unreachable { quoted: &outputs[0].octets });
     assert_eq!(rig.wait(seconds(0.3)).len(), 1, "a second request");
     assert_eq!(rig.take_indicated(), []);
     rig.wait(seconds(1.0));
@@ -330,9 +330,9 @@ fn a_forged_redirection_is_noticed() {
     let mut rig = Rig::new();
     rig.answering = vec![ip(DOWN2), ip(DOWN)];
     let send = SendRequest::new(None, flow(), b"hello");
-    let said = rig.request(CLIENT, Request::Send(send));
+    let outputs = rig.request(CLIENT, Request::Send(send));
     let wrong = rig.stream_to(DOWN2);
-    let first = only(&said, wrong);
+    let first = only(&outputs, wrong);
     assert_eq!(cookie_of(&first), Some(COOKIE));
     let sent = first.message();
     let error = Signaling {
@@ -340,8 +340,8 @@ fn a_forged_redirection_is_noticed() {
         body: signalbox_casp::wire::Body::Error(signalbox_casp::wire::ErrorCode::COOKIE_ERROR),
         ..Signaling::new(sent.session, sent.flow)
     };
-    let said = rig.say(wrong, &error);
-    let again = only(&said, rig.stream_to(DOWN));
+    let outputs = rig.say(wrong, &error);
+    let again = only(&outputs, rig.stream_to(DOWN));
     assert_eq!((again.message().body, cookie_of(&again)), (sent.body, Some(COOKIE)));
     assert_eq!(rig.state().next.iter().map(|one| one.peer).collect::<Vec<_>>(), [Some(ip(DOWN))]);
     assert!(rig.now > Time::ZERO);

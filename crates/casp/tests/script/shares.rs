@@ -55,8 +55,8 @@ fn a_node_that_floods_leaves_discoveries_to_others() {
         rig.say(up, &Signaling { flow: flow_to(&format!("10.8.1.{n}"), 1), ..message() });
     }
     assert_eq!(rig.node.counters().searches_full, 52);
-    let said = rig.say(other, &Signaling { flow: flow_to("10.8.2.1", 1), ..message() });
-    assert_eq!(scouts(&said).len(), 1);
+    let outputs = rig.say(other, &Signaling { flow: flow_to("10.8.2.1", 1), ..message() });
+    assert_eq!(scouts(&outputs).len(), 1);
     rig.wait(seconds(200.0));
     assert_eq!(rig.node.tables()[2].size, 0);
 }

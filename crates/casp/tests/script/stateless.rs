@@ -125,9 +125,9 @@ fn nodes(net: &mut Net) -> Vec<(usize, bool)> {
 fn a_node_appends_itself() {
     let mut rig = rig();
     let up = rig.accept(UP);
-    let said = rig.say(up, &record(UNKNOWN, &entries(&[UP])));
+    let outputs = rig.say(up, &record(UNKNOWN, &entries(&[UP])));
     let down = rig.stream_to(DOWN);
-    let sent = only(&said, down);
+    let sent = only(&outputs, down);
     let message = sent.message();
     assert_eq!(message.route, Some(Routing::Record(&entries(&[UP, FAR]))));
     assert_eq!((message.ttd, message.hops, message.timeout), (63, 1, None));
@@ -135,8 +135,8 @@ fn a_node_appends_itself() {
     assert_eq!(cookie_of(&sent), Some(COOKIE), "the next hop was discovered");
     assert_eq!((rig.node.session_count(), rig.node.counters().stateless_forwarded), (0, 1));
     // The next one is discovered again, and leaves over the connection that stands.
-    let said = rig.say(up, &record(UNKNOWN, &entries(&[UP])));
-    assert_eq!((scouts(&said).len(), signaling(&said).len(), rig.opened.len()), (1, 1, 1));
+    let outputs = rig.say(up, &record(UNKNOWN, &entries(&[UP])));
+    assert_eq!((scouts(&outputs).len(), signaling(&outputs).len(), rig.opened.len()), (1, 1, 1));
     assert!(rig.wait(seconds(300.0)).is_empty());
     assert_eq!(rig.node.tables()[7].size, 0);
 }
@@ -147,11 +147,11 @@ fn a_node_removes_itself() {
     let mut rig = rig();
     let (up, other) = (rig.accept(UP), rig.accept(OTHER));
     let down = rig.accept(DOWN);
-    let said = rig.say(down, &back(&entries(&[OTHER, UP, FAR])));
-    assert_eq!(only(&said, up).message().route, Some(Routing::Route(&entries(&[OTHER, UP]))));
-    assert_eq!((only(&said, up).message().ttd, said.len()), (63, 1));
-    let said = rig.say(down, &back(&entries(&[OTHER, NEAR])));
-    assert_eq!(only(&said, other).message().route, Some(Routing::Route(&entries(&[OTHER]))));
+    let outputs = rig.say(down, &back(&entries(&[OTHER, UP, FAR])));
+    assert_eq!(only(&outputs, up).message().route, Some(Routing::Route(&entries(&[OTHER, UP]))));
+    assert_eq!((only(&outputs, up).message().ttd, outputs.len()), (63, 1));
+    let outputs = rig.say(down, &back(&entries(&[OTHER, NEAR])));
+    assert_eq!(only(&outputs, other).message().route, Some(Routing::Route(&entries(&[OTHER]))));
     assert!(
         received(&mut rig).iter().all(|(arrival, _)| arrival.stateless && arrival.reverse && !arrival.last)
     );
@@ -185,11 +185,14 @@ fn a_route_may_lead_to_a_neighbour_without_connection() {
     let transports = vec![(signalbox_core::node::Prefix::host(ip(UP)), Transport::Udp)];
     let mut rig = Rig::with(Config { neighbours, transports, ..stateless() });
     let down = rig.accept(DOWN);
-    let said = rig.say(down, &back(&entries(&[OTHER, FAR])));
-    assert_eq!(only(&said, rig.stream_to(OTHER)).message().route, Some(Routing::Route(&entries(&[OTHER]))));
-    let said = rig.say(down, &back(&entries(&[UP, FAR])));
-    assert_eq!(said[0].dst, Some(SocketAddr::new(ip(UP), 50003)));
-    assert_eq!((said.len(), rig.opened.len()), (1, 1));
+    let outputs = rig.say(down, &back(&entries(&[OTHER, FAR])));
+    assert_eq!(
+        only(&outputs, rig.stream_to(OTHER)).message().route,
+        Some(Routing::Route(&entries(&[OTHER])))
+    );
+    let outputs = rig.say(down, &back(&entries(&[UP, FAR])));
+    assert_eq!(outputs[0].dst, Some(SocketAddr::new(ip(UP), 50003)));
+    assert_eq!((outputs.len(), rig.opened.len()), (1, 1));
     // One that does not accept the connection.
     let mut rig = Rig::with(Config { neighbours: [ip(OTHER)].into(), ..stateless() });
     rig.accepting = false;
@@ -240,19 +243,22 @@ fn a_message_of_a_node_with_state_makes_state() {
     let mut rig = rig();
     let up = rig.accept(UP);
     let contents = entries(&[OTHER]);
-    let said = rig.say(up, &record(UNKNOWN, &contents));
-    let sent = only(&said, rig.stream_to(DOWN));
+    let outputs = rig.say(up, &record(UNKNOWN, &contents));
+    let sent = only(&outputs, rig.stream_to(DOWN));
     assert_eq!((sent.message().route, rig.node.session_count()), (Some(Routing::Record(&contents)), 1));
     let contents = entries(&[UP]);
-    let of = |n, message| Signaling { session: session(n), ..message };
-    rig.say(up, &of(2, flags(record(UNKNOWN, &contents), Flags::TEAR_DOWN)));
-    rig.say(up, &of(3, Signaling { body: Body::Error(ErrorCode::UNKNOWN), ..record(UNKNOWN, &contents) }));
+    let in_session = |n, message| Signaling { session: session(n), ..message };
+    rig.say(up, &in_session(2, flags(record(UNKNOWN, &contents), Flags::TEAR_DOWN)));
+    rig.say(
+        up,
+        &in_session(3, Signaling { body: Body::Error(ErrorCode::UNKNOWN), ..record(UNKNOWN, &contents) }),
+    );
     assert_eq!((rig.node.counters().no_state, rig.node.session_count()), (2, 1));
     // Switched off, all classes of a suite that is not known pass with state.
     let mut rig = Rig::with(Config { stateless: false, ..stateless() });
     let up = rig.accept(UP);
-    let said = rig.say(up, &record(CLIENT, &contents));
-    let sent = only(&said, rig.stream_to(DOWN));
+    let outputs = rig.say(up, &record(CLIENT, &contents));
+    let sent = only(&outputs, rig.stream_to(DOWN));
     assert_eq!((sent.message().route, rig.node.session_count()), (Some(Routing::Record(&contents)), 1));
     assert!(received(&mut rig).iter().all(|(arrival, _)| !arrival.stateless));
 }
@@ -272,9 +278,9 @@ fn what_cannot_be_sent_on_is_reported() {
         rig.answering.clear();
         let up = rig.accept(UP);
         let mut reported = |message: &Signaling<'_>, code| {
-            let mut said = rig.say(up, message);
-            said.extend(rig.wait(seconds(16.0)));
-            let sent = signaling(&said);
+            let mut outputs = rig.say(up, message);
+            outputs.extend(rig.wait(seconds(16.0)));
+            let sent = signaling(&outputs);
             if private_errors {
                 assert_eq!(sent.len(), 1, "{code}");
                 let answer = sent[0].message();
@@ -301,9 +307,9 @@ fn an_error_goes_back_without_state() {
     let mut rig = Rig::with(Config { private_errors: true, ..stateless() });
     let (up, down) = (rig.accept(UP), rig.accept(DOWN));
     let code = ErrorCode::NO_NEXT_PEER;
-    let said = rig.say(down, &error(&entries(&[OTHER, UP, FAR]), code));
-    assert_eq!(only(&said, up).message().route, Some(Routing::Route(&entries(&[OTHER, UP]))));
-    assert_eq!((only(&said, up).message().body, rig.take_indicated().len()), (Body::Error(code), 0));
+    let outputs = rig.say(down, &error(&entries(&[OTHER, UP, FAR]), code));
+    assert_eq!(only(&outputs, up).message().route, Some(Routing::Route(&entries(&[OTHER, UP]))));
+    assert_eq!((only(&outputs, up).message().body, rig.take_indicated().len()), (Body::Error(code), 0));
     // The node before cannot be reached.
     assert!(rig.say(down, &error(&entries(&[OTHER, FAR]), code)).is_empty());
     assert!(rig.say(down, &error(&entries(&[FAR]), code)).is_empty());
@@ -334,9 +340,9 @@ fn clients_decide_about_messages_without_state() {
     let up = rig.accept(UP);
     let contents = entries(&[UP]);
     rig.verdict = Some(Verdict::Replace(b"other"));
-    let said = rig.say(up, &record(CLIENT, &contents));
+    let outputs = rig.say(up, &record(CLIENT, &contents));
     let down = rig.stream_to(DOWN);
-    assert_eq!(only(&said, down).message().body, Body::Client { client: CLIENT, data: b"other" });
+    assert_eq!(only(&outputs, down).message().body, Body::Client { client: CLIENT, data: b"other" });
     let all = received(&mut rig);
     let arrival = &all[0].0;
     assert!(arrival.stateless && !arrival.last && arrival.id != 0);
@@ -372,9 +378,9 @@ fn messages_without_state_end() {
 #[test]
 fn a_client_sends_without_state() {
     let mut rig = rig();
-    let said = rig.request(CLIENT, Request::Send(asked()));
+    let outputs = rig.request(CLIENT, Request::Send(asked()));
     let down = rig.stream_to(DOWN);
-    let sent = only(&said, down);
+    let sent = only(&outputs, down);
     assert_eq!(sent.message().route, Some(Routing::Record(&entries(&[FAR]))));
     assert_eq!((sent.message().ttd, sent.message().hops), (64, 0));
     let [Indicated::Opened(5, id)] = rig.take_indicated()[..] else { panic!() };
@@ -387,8 +393,8 @@ fn a_client_sends_without_state() {
     let contents = entries(&[OTHER, UP]);
     let answer = SendRequest::new(Some(session(1)), flow(), &b"yes"[..]);
     let answer = SendRequest { reverse: true, route: Some(&contents), ..answer };
-    let said = rig.request(CLIENT, Request::Send(answer));
-    let sent = only(&said, up);
+    let outputs = rig.request(CLIENT, Request::Send(answer));
+    let sent = only(&outputs, up);
     assert_eq!(sent.message().route, Some(Routing::Route(&contents)));
     assert_eq!(
         (sent.message().body, sent.message().hops),
@@ -429,8 +435,8 @@ fn requests_that_need_state_are_refused() {
 
 fn refused(rig: &mut Rig, client: ClientType, send: SendRequest<'_>) -> bool {
     rig.take_indicated();
-    let said = rig.request(client, Request::Send(send));
-    said.is_empty() && matches!(rig.take_indicated()[..], [Indicated::Refused(_, Refused::Stateless)])
+    let outputs = rig.request(client, Request::Send(send));
+    outputs.is_empty() && matches!(rig.take_indicated()[..], [Indicated::Refused(_, Refused::Stateless)])
 }
 
 /// CASP-G-33: over UDP only between neighbours, and 512 octets at most. All else goes over a connection.
@@ -445,8 +451,8 @@ fn datagrams_pass_between_neighbours() {
     let mut rig = Rig::with(udp.clone());
     rig.gateway = Ok(Some(ip(DOWN)));
     let contents = entries(&[UP]);
-    let said = rig.datagram(UP, NEAR, &record(UNKNOWN, &contents));
-    let sent = signaling(&said);
+    let outputs = rig.datagram(UP, NEAR, &record(UNKNOWN, &contents));
+    let sent = signaling(&outputs);
     assert_eq!(
         (sent[0].src, sent[0].dst),
         (Some(SocketAddr::new(ip(FAR), 50003)), Some(SocketAddr::new(ip(DOWN), 50003)))
@@ -461,8 +467,8 @@ fn datagrams_pass_between_neighbours() {
     assert_eq!(rig.opened.last().map(|opened| opened.1), Some(Transport::Tcp));
     // A node that is no neighbour could not send the answer by a datagram.
     let mut rig = Rig::with(Config { neighbours: [ip(UP)].into(), ..udp });
-    let said = rig.datagram(UP, NEAR, &record(UNKNOWN, &contents));
-    assert!(only(&said, rig.stream_to(DOWN)).message().route.is_some());
+    let outputs = rig.datagram(UP, NEAR, &record(UNKNOWN, &contents));
+    assert!(only(&outputs, rig.stream_to(DOWN)).message().route.is_some());
 }
 
 /// The place of a node that cannot be reached is taken by the other one that answered scout, once.

@@ -15,11 +15,11 @@ fn a_tear_down_removes_state_along_the_chain() {
     let (up, down) = rig.chain();
     rig.say(up, &data(CLIENT));
     rig.take_indicated();
-    let said = rig.say(up, &flags(data(CLIENT), TEAR.with(Flags::DISCOVER)));
-    let sent = only(&said, down);
+    let outputs = rig.say(up, &flags(data(CLIENT), TEAR.with(Flags::DISCOVER)));
+    let sent = only(&outputs, down);
     assert_eq!((sent.message().flags, sent.message().ttd), (TEAR.with(Flags::UNSECURE), 63));
     assert_eq!(sent.message().body, data(CLIENT).body);
-    assert!(scouts(&said).is_empty());
+    assert!(scouts(&outputs).is_empty());
     let indicated = rig.take_indicated();
     assert!(matches!(&indicated[0], Indicated::Received(arrival, _) if arrival.tear_down && arrival.id == 0));
     assert_eq!(indicated[1..], [Indicated::Ended { flow: flow(), torn_down: true }]);
@@ -62,8 +62,8 @@ fn a_tear_down_of_an_old_branch_ends_that_branch() {
     assert!(rig.say(down, &flags(message(), TEAR.with(Flags::REVERSE))).is_empty());
     assert_eq!(rig.state().next.iter().map(|one| one.peer).collect::<Vec<_>>(), [Some(ip(DOWN2))]);
     let new = rig.stream_to(DOWN2);
-    let said = rig.say(new, &flags(message(), TEAR.with(Flags::REVERSE)));
-    assert_eq!(only(&said, other).message().flags, TEAR.with(Flags::REVERSE).with(Flags::UNSECURE));
+    let outputs = rig.say(new, &flags(message(), TEAR.with(Flags::REVERSE)));
+    assert_eq!(only(&outputs, other).message().flags, TEAR.with(Flags::REVERSE).with(Flags::UNSECURE));
     assert_eq!(rig.node.session_count(), 0);
 }
 
@@ -90,8 +90,8 @@ fn a_tear_down_from_before_a_hop_came_back_ends_nothing() {
     assert_eq!(rig.node.session_count(), 1);
     // Once the branch stands it is the end.
     rig.say(down, &flags(message(), Flags::REVERSE));
-    let said = rig.say(down, &flags(message(), TEAR.with(Flags::REVERSE)));
-    assert!(only(&said, up).message().flags.contains(TEAR.with(Flags::REVERSE)));
+    let outputs = rig.say(down, &flags(message(), TEAR.with(Flags::REVERSE)));
+    assert!(only(&outputs, up).message().flags.contains(TEAR.with(Flags::REVERSE)));
     assert_eq!(rig.node.session_count(), 0);
 }
 
@@ -102,8 +102,8 @@ fn a_client_tears_its_session_down() {
     let id = rig.open(true);
     rig.take_indicated();
     let send = SendRequest { tear_down: true, ..SendRequest::new(Some(id), flow(), b"bye") };
-    let said = rig.request(CLIENT, Request::Send(send));
-    let sent = only(&said, rig.stream_to(DOWN));
+    let outputs = rig.request(CLIENT, Request::Send(send));
+    let sent = only(&outputs, rig.stream_to(DOWN));
     assert_eq!(sent.message().body, Body::Client { client: CLIENT, data: b"bye" });
     assert!(sent.message().flags.contains(TEAR));
     assert_eq!(rig.take_indicated(), [Indicated::Ended { flow: flow(), torn_down: true }]);
@@ -114,8 +114,8 @@ fn a_client_tears_its_session_down() {
     rig.say(up, &Signaling { flow: own, ..data(CLIENT) });
     let send =
         SendRequest { tear_down: true, reverse: true, ..SendRequest::new(Some(session(1)), own, b"bye") };
-    let said = rig.request(CLIENT, Request::Send(send));
-    assert!(only(&said, up).message().flags.contains(TEAR.with(Flags::REVERSE)));
+    let outputs = rig.request(CLIENT, Request::Send(send));
+    assert!(only(&outputs, up).message().flags.contains(TEAR.with(Flags::REVERSE)));
 }
 
 /// CASP-G-17: a tear-down while messages wait leaves nothing behind.
@@ -147,11 +147,11 @@ fn a_tear_down_waits_for_the_connection() {
     assert_eq!(rig.node.session_count(), 0);
     rig.say(up, &Signaling { session: session(2), ..message() });
     let again = rig.stream_to(DOWN);
-    rig.said.clear();
+    rig.sent.clear();
     rig.input(Input::Connected { stream: again, identity: None });
-    let said: Vec<_> = signaling(&rig.said).iter().map(|one| one.message().session).collect();
-    assert_eq!(said, [session(1), session(2)]);
-    assert_eq!(rig.said[0].message().flags, TEAR.with(Flags::UNSECURE));
+    let outputs: Vec<_> = signaling(&rig.sent).iter().map(|one| one.message().session).collect();
+    assert_eq!(outputs, [session(1), session(2)]);
+    assert_eq!(rig.sent[0].message().flags, TEAR.with(Flags::UNSECURE));
 }
 
 /// A tear-down that waits is dropped if its session goes over that node again.
@@ -165,28 +165,28 @@ fn a_tear_down_does_not_end_a_new_session() {
     let again = rig.stream_to(DOWN);
     // The other node connects first, and the session begins once more.
     let other = rig.accept(DOWN);
-    let said = rig.say(up, &message());
-    assert_eq!(only(&said, other).message().flags, Flags::UNSECURE);
-    rig.said.clear();
+    let outputs = rig.say(up, &message());
+    assert_eq!(only(&outputs, other).message().flags, Flags::UNSECURE);
+    rig.sent.clear();
     rig.input(Input::Connected { stream: again, identity: None });
-    assert!(rig.said.is_empty(), "{:?}", rig.said);
+    assert!(rig.sent.is_empty(), "{:?}", rig.sent);
     assert_eq!(rig.node.session_count(), 1);
 }
 
 /// The tear-downs that wait are bounded, and a connection that fails leaves none of them behind.
 #[test]
 fn tear_downs_that_wait_are_bounded() {
-    let of = |n: u128| Signaling { session: SessionId(n.to_be_bytes()), ..message() };
+    let in_session = |n: u128| Signaling { session: SessionId(n.to_be_bytes()), ..message() };
     let mut rig = Rig::new();
     let up = rig.accept(UP);
     for n in 1..=300 {
-        rig.say(up, &of(n));
+        rig.say(up, &in_session(n));
     }
     rig.accepting = false;
     let down = rig.stream_to(DOWN);
     rig.input(Input::Closed { stream: down });
     for n in 1..=300 {
-        rig.say(up, &flags(of(n), TEAR));
+        rig.say(up, &flags(in_session(n), TEAR));
     }
     assert_eq!((rig.node.session_count(), rig.node.counters().waiting_full), (0, 300 - 256));
     assert!(rig.node.tables()[4].size > 0);
@@ -206,8 +206,8 @@ fn a_tear_down_follows_long_messages() {
     let long = Signaling { body: Body::Client { client: UNKNOWN, data: &[7; 600] }, ..message() };
     let stream = rig.say(up, &long)[0].stream;
     assert!(stream.is_some());
-    let said = signaling(&rig.say(up, &flags(message(), TEAR)));
-    assert_eq!(said.iter().map(|sent| sent.stream).collect::<Vec<_>>(), [stream]);
-    assert!(said[0].message().flags.contains(TEAR));
+    let outputs = signaling(&rig.say(up, &flags(message(), TEAR)));
+    assert_eq!(outputs.iter().map(|sent| sent.stream).collect::<Vec<_>>(), [stream]);
+    assert!(outputs[0].message().flags.contains(TEAR));
     assert_eq!(rig.node.session_count(), 0);
 }

@@ -11,13 +11,13 @@ fn outer(port: u16) -> FlowId {
     FlowId::V4Ports { src: FAR.parse().unwrap(), dst, src_port: port, dst_port, protocol }
 }
 
-fn translate(rig: &mut Rig, flow: FlowId, outer: FlowId) -> Vec<Said> {
+fn translate(rig: &mut Rig, flow: FlowId, outer: FlowId) -> Vec<Sent> {
     rig.request(CLIENT, Request::Translate { session: session(1), flow, outer })
 }
 
 /// A chain whose flow the client translates before it decides about the first message. The result is the stream of each side,
-/// and what the node said.
-fn natted(rig: &mut Rig) -> (signalbox_core::node::StreamId, signalbox_core::node::StreamId, Vec<Said>) {
+/// and what the node sent.
+fn natted(rig: &mut Rig) -> (signalbox_core::node::StreamId, signalbox_core::node::StreamId, Vec<Sent>) {
     rig.verdict = None;
     let up = rig.accept(UP);
     rig.say(up, &data(CLIENT));
@@ -26,9 +26,9 @@ fn natted(rig: &mut Rig) -> (signalbox_core::node::StreamId, signalbox_core::nod
         .into_iter()
         .find_map(|one| if let Indicated::Received(arrival, _) = one { Some(arrival.id) } else { None });
     assert!(translate(rig, flow(), outer(40000)).is_empty());
-    let said = rig.request(CLIENT, Request::Verdict { id: id.unwrap(), verdict: Verdict::Forward });
+    let outputs = rig.request(CLIENT, Request::Verdict { id: id.unwrap(), verdict: Verdict::Forward });
     rig.verdict = Some(Verdict::Forward);
-    (up, rig.stream_to(DOWN), said)
+    (up, rig.stream_to(DOWN), outputs)
 }
 
 /// CASP-G-20, CASP-00-09: FLOW_ID is rewritten along the flow and back; the session is the same. The client has the flow of
@@ -36,23 +36,23 @@ fn natted(rig: &mut Rig) -> (signalbox_core::node::StreamId, signalbox_core::nod
 #[test]
 fn flow_id_is_rewritten_in_both_directions() {
     let mut rig = Rig::new();
-    let (up, down, said) = natted(&mut rig);
-    let sent = only(&said, down);
+    let (up, down, outputs) = natted(&mut rig);
+    let sent = only(&outputs, down);
     assert_eq!((sent.message().flow, sent.message().session), (outer(40000), session(1)));
     rig.take_indicated();
     let answer = Signaling { flow: outer(40000), ..flags(data(CLIENT), Flags::REVERSE) };
-    let said = rig.say(down, &answer);
-    assert_eq!(only(&said, up).message().flow, flow());
+    let outputs = rig.say(down, &answer);
+    assert_eq!(only(&outputs, up).message().flow, flow());
     assert!(matches!(&rig.take_indicated()[0], Indicated::Received(arrival, _) if arrival.flow == flow()));
     // Messages of the client, and refreshes of the node.
     let send = |reverse| SendRequest { reverse, ..SendRequest::new(Some(session(1)), flow(), b"x") };
-    let said = rig.request(CLIENT, Request::Send(send(false)));
-    assert_eq!(only(&said, down).message().flow, outer(40000));
-    let said = rig.request(CLIENT, Request::Send(send(true)));
-    assert_eq!(only(&said, up).message().flow, flow());
-    let said = rig.wait(seconds(50.0));
-    assert!(said.iter().any(|one| one.stream == Some(down)));
-    assert!(signaling(&said).iter().all(|one| one.message().flow == outer(40000)));
+    let outputs = rig.request(CLIENT, Request::Send(send(false)));
+    assert_eq!(only(&outputs, down).message().flow, outer(40000));
+    let outputs = rig.request(CLIENT, Request::Send(send(true)));
+    assert_eq!(only(&outputs, up).message().flow, flow());
+    let outputs = rig.wait(seconds(50.0));
+    assert!(outputs.iter().any(|one| one.stream == Some(down)));
+    assert!(signaling(&outputs).iter().all(|one| one.message().flow == outer(40000)));
     let view = rig.state();
     assert_eq!((view.flow, view.outer), (flow(), Some(outer(40000))));
 }
@@ -80,8 +80,8 @@ fn a_tear_down_passes_a_nat() {
         let tear = Flags::TEAR_DOWN.with_if(Flags::REVERSE, reverse);
         let (from, to, has, gets) =
             if reverse { (down, up, outer(40000), flow()) } else { (up, down, flow(), outer(40000)) };
-        let said = rig.say(from, &Signaling { flow: has, ..flags(message(), tear) });
-        assert_eq!(only(&said, to).message().flow, gets);
+        let outputs = rig.say(from, &Signaling { flow: has, ..flags(message(), tear) });
+        assert_eq!(only(&outputs, to).message().flow, gets);
         assert_eq!(rig.node.session_count(), 0);
         assert!(
             rig.say(down, &Signaling { flow: outer(40000), ..flags(message(), Flags::REVERSE) }).is_empty()
@@ -103,10 +103,10 @@ fn messages_that_wait_are_rewritten() {
     translate(&mut rig, flow(), outer(40000));
     rig.say(up, &data(UNKNOWN));
     let down = rig.stream_to(DOWN);
-    rig.said.clear();
+    rig.sent.clear();
     rig.input(signalbox_casp::engine::Input::Connected { stream: down, identity: None });
-    let said = signaling(&rig.said);
-    assert_eq!(said.iter().map(|one| one.message().flow).collect::<Vec<_>>(), [outer(40000); 2]);
+    let outputs = signaling(&rig.sent);
+    assert_eq!(outputs.iter().map(|one| one.message().flow).collect::<Vec<_>>(), [outer(40000); 2]);
 }
 
 /// CASP-G-20: when the outer flow changes, the next hops end the former one, and answers with it are not accepted.
@@ -114,8 +114,8 @@ fn messages_that_wait_are_rewritten() {
 fn another_outer_flow_replaces_the_first() {
     let mut rig = Rig::new();
     let (up, down, _) = natted(&mut rig);
-    let said = translate(&mut rig, flow(), outer(40002));
-    let ended = only(&said, down);
+    let outputs = translate(&mut rig, flow(), outer(40002));
+    let ended = only(&outputs, down);
     assert_eq!(
         (ended.message().flow, ended.message().flags),
         (outer(40000), Flags::TEAR_DOWN.with(Flags::UNSECURE))
@@ -143,8 +143,8 @@ fn a_moved_source_has_a_translation_of_its_own() {
         outer(40002)
     );
     // The end of the former flow does not end the new one.
-    let said = rig.say(up, &flags(message(), Flags::TEAR_DOWN));
-    assert_eq!(only(&said, down).message().flow, outer(40000));
+    let outputs = rig.say(up, &flags(message(), Flags::TEAR_DOWN));
+    assert_eq!(only(&outputs, down).message().flow, outer(40000));
     assert_eq!((rig.state().flow, rig.state().outer), (moved, Some(outer(40002))));
 }
 
@@ -216,9 +216,9 @@ fn nothing_leaves_a_nat_that_has_not_translated_it() {
     rig.say(up, &data(CLIENT));
     let [(id, false)] = asked(&mut rig)[..] else { panic!("one message waits") };
     translate(&mut rig, flow(), outer(40000));
-    let said = rig.request(CLIENT, Request::Verdict { id, verdict: Verdict::Forward });
+    let outputs = rig.request(CLIENT, Request::Verdict { id, verdict: Verdict::Forward });
     let down = rig.stream_to(DOWN);
-    assert_eq!(only(&said, down).message().flow, outer(40000));
+    assert_eq!(only(&outputs, down).message().flow, outer(40000));
     assert_eq!(only(&rig.say(up, &message()), down).message().flow, outer(40000));
     assert!(asked(&mut rig).is_empty(), "the client knows it");
     assert!(rig.wait(seconds(50.0)).iter().all(|one| one.is_scout() || one.message().flow == outer(40000)));
@@ -233,9 +233,9 @@ fn a_nat_lets_a_flow_as_it_is_go_on() {
     rig.say(up, &message());
     let [(id, true)] = asked(&mut rig)[..] else { panic!("a refresh waits") };
     translate(&mut rig, flow(), flow());
-    let said = rig.request(CLIENT, Request::Verdict { id, verdict: Verdict::Forward });
+    let outputs = rig.request(CLIENT, Request::Verdict { id, verdict: Verdict::Forward });
     let down = rig.stream_to(DOWN);
-    assert_eq!(only(&said, down).message().flow, flow());
+    assert_eq!(only(&outputs, down).message().flow, flow());
     assert_eq!(only(&rig.say(up, &message()), down).message().flow, flow());
     assert!(asked(&mut rig).is_empty());
     assert_eq!(rig.node.counters().untranslated, 0);
@@ -246,9 +246,9 @@ fn a_nat_lets_a_flow_as_it_is_go_on() {
 fn sessions_of_other_clients_pass_a_nat() {
     let mut rig = opener(true);
     let up = rig.accept(UP);
-    let said = rig.say(up, &data(UNKNOWN));
+    let outputs = rig.say(up, &data(UNKNOWN));
     let down = rig.stream_to(DOWN);
-    assert_eq!(only(&said, down).message().flow, flow());
+    assert_eq!(only(&outputs, down).message().flow, flow());
     assert_eq!(only(&rig.say(up, &message()), down).message().flow, flow());
     assert!(asked(&mut rig).is_empty());
 }

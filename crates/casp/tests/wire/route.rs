@@ -28,8 +28,8 @@ fn routes_that_cannot_be_read_are_none() {
     for octets in ["04", "0406c353", "0506c353 c0000201", "0606c353 c0000201"] {
         assert_eq!(Route::parse(&hex(octets)), None, "{octets}");
     }
-    let one = hex("0406c353 c0000201");
-    let count = |count: usize| Route::parse(&one.repeat(count)).map(|route| route.len());
+    let entry = hex("0406c353 c0000201");
+    let count = |count: usize| Route::parse(&entry.repeat(count)).map(|route| route.len());
     assert_eq!((count(MAX_ENTRIES), count(MAX_ENTRIES + 1)), (Some(64), None));
     assert_eq!((count(0), Route::EMPTY.last()), (Some(0), None));
 }

@@ -26,12 +26,12 @@ fn a_stream_is_split_by_the_length_header() {
     }
     assert_eq!(lengths, [76, 64, 64]);
     assert!(octets.is_empty());
-    let one = hex(V3);
+    let message = hex(V3);
     for end in 0..4 {
-        assert_eq!(frame(&one[..end], 70_000), Ok(None));
+        assert_eq!(frame(&message[..end], 70_000), Ok(None));
     }
-    for end in 4..=one.len() {
-        assert_eq!(frame(&one[..end], 70_000), Ok(Some(76)));
+    for end in 4..=message.len() {
+        assert_eq!(frame(&message[..end], 70_000), Ok(Some(76)));
     }
 }
 

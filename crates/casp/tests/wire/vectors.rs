@@ -116,22 +116,22 @@ fn v8_is_a_flow_of_ipsec() {
 #[test]
 fn v9_to_v11_are_delivered_without_state() {
     let [first, second, answer] = [V9, V10, V11].map(body);
-    let one = signaling(&first);
+    let record = signaling(&first);
     let entry = hex("0406c353 c0000201");
-    assert_eq!((one.flags, one.ttd, one.timeout), (Flags::UNSECURE, 64, None));
-    assert_eq!(one.body, Body::Client { client: ClientType::QOS, data: b"hello" });
-    assert_eq!((one.route, one.kept().count()), (Some(Routing::Record(&entry)), 0));
-    assert_eq!(composed(&one), first);
+    assert_eq!((record.flags, record.ttd, record.timeout), (Flags::UNSECURE, 64, None));
+    assert_eq!(record.body, Body::Client { client: ClientType::QOS, data: b"hello" });
+    assert_eq!((record.route, record.kept().count()), (Some(Routing::Record(&entry)), 0));
+    assert_eq!(composed(&record), first);
     let both = hex("0406c353 c0000201 0406c353 c00002fe");
     let route = Some(Routing::Record(&both));
-    assert_eq!(composed(&Signaling { ttd: 63, hops: 1, route, ..one }), second);
+    assert_eq!(composed(&Signaling { ttd: 63, hops: 1, route, ..record }), second);
     let two = signaling(&answer);
     assert_eq!((two.flags, two.route), (Flags::REVERSE.with(Flags::UNSECURE), Some(Routing::Route(&both))));
     assert_eq!(composed(&two), answer);
-    // A second one, and one of another C-Type, are objects of an unknown class.
+    // A second record, and one of another C-Type, are objects of an unknown class.
     let octets = [&first[..], &hex("0004f101 0004f002")].concat();
     let message = signaling(&octets);
-    assert!(message.has_second_route() && !one.has_second_route());
+    assert!(message.has_second_route() && !record.has_second_route());
     assert_eq!((message.route, message.kept().count()), (Some(Routing::Record(&entry)), 2));
     assert_eq!(composed(&message), octets);
 }

@@ -9,7 +9,7 @@ use signalbox_resources::Resources;
 use super::NatfwClient;
 use super::output::{NatfwEnd, NatfwEvent};
 use super::record::{Answered, Receiver, Turn};
-use super::request::Said;
+use super::request::Contents;
 use super::respond::Report;
 use super::rules::filter_of;
 use crate::engine::OwnedArrival;
@@ -74,32 +74,32 @@ impl NatfwClient {
         key: Key,
         job: &OwnedArrival,
         message: &NatfwMessage<'_>,
-        said: &Said,
+        contents: &Contents,
         resources: &mut Resources,
     ) {
         if job.reverse {
             self.out.consume(job.id);
-            return self.own_created(key, message, said);
+            return self.own_created(key, message, contents);
         }
         let default = (message.kind == NatfwType::PATH).then_some(NatfwType::CREATE);
-        match said.next.or(default) {
+        match contents.next.or(default) {
             None => {
                 self.out.consume(job.id);
-                self.triggered(job, message, said);
+                self.triggered(job, message, contents);
             }
             Some(NatfwType::RESPONSE) => self.answer_done(key, job, 0),
             Some(next) if self.config.role.opens() && !self.is_for_own_user(job, message.kind) => {
                 let asker = self.records.get(key).and_then(|record| record.asker(false).cloned());
-                let wanted = !Self::wanted_back(message, said).is_empty();
+                let wanted = !Self::wanted_back(message, contents).is_empty();
                 let result = match asker.filter(|asker| asker.inside && wanted && next == NatfwType::CREATE) {
-                    Some(asker) => self.open_back(job, message, said, asker, resources),
+                    Some(asker) => self.open_back(job, message, contents, asker, resources),
                     None => Err(NatfwStatus::POLICY),
                 };
                 if let Err(status) = result {
                     self.refuse(job, status);
                 }
             }
-            Some(next) => self.follow(key, job, message, said, next),
+            Some(next) => self.follow(key, job, message, contents, next),
         }
     }
 
@@ -109,7 +109,7 @@ impl NatfwClient {
         key: Key,
         job: &OwnedArrival,
         message: &NatfwMessage<'_>,
-        said: &Said,
+        contents: &Contents,
         next: NatfwType,
     ) {
         // At the border of a scope the request itself was granted, and no user of the firewall takes part.
@@ -129,7 +129,7 @@ impl NatfwClient {
         let number = self.rng.u64();
         // The AGE changes only with that of the request.
         let (session, flow) = (job.session, job.flow);
-        let answered = match known.filter(|answered| answered.of == said.age) {
+        let answered = match known.filter(|answered| answered.of == contents.age) {
             // The passage ended, but its sender has not learned that: it opens again. The user is informed when no node has
             // refused it until the next refresh, so that one that always fails gives no further events.
             Some(answered) if of_user && answered.receiver == Receiver::Absent => {
@@ -155,7 +155,7 @@ impl NatfwClient {
                     self.answered.remove(&(former, key));
                 }
                 self.answered.extend(user.map(|user| (user, key)));
-                let (of, age) = (said.age, self.clock.next_age(self.now));
+                let (of, age) = (contents.age, self.clock.next_age(self.now));
                 let receiver = user.map_or(Receiver::Absent, Receiver::Informed);
                 Answered { of, age, number, refreshed: false, back, receiver }
             }
@@ -180,7 +180,7 @@ impl NatfwClient {
                 values.extend(message.values().filter(|value| is_of_create(value.kind())));
                 let has_nat = message.values().any(|value| value.kind() == NatfwObject::NAT_OBJECT);
                 if has_nat {
-                    let filter = said.filters.first().cloned().unwrap_or_else(|| filter_of(&job.flow));
+                    let filter = contents.filters.first().cloned().unwrap_or_else(|| filter_of(&job.flow));
                     values.push(NatfwValue::Nat(Some(filter)));
                 }
             }

@@ -13,7 +13,7 @@ use signalbox_resources::Resources;
 use signalbox_resources::config::Opening;
 
 use super::record::Asker;
-use super::rules::Ask;
+use super::rules::PolicyRequest;
 use super::{Failure, NatfwClient, Role};
 use crate::engine::OwnedArrival;
 use crate::wire::FlowId;
@@ -123,9 +123,10 @@ impl NatfwClient {
         let asker = Asker::of(job, true, self.way.sender);
         let lifetime = super::seconds(job.timeout);
         let claimed = job.flow.src();
-        let ask = Ask { asker: &asker, claimed, token: None, opening: Opening::Outward, lifetime };
+        let policy_request =
+            PolicyRequest { asker: &asker, claimed, token: None, opening: Opening::Outward, lifetime };
         for packets in packets {
-            for passage in self.ask_policy(job, &ask, packets, resources)? {
+            for passage in self.ask_policy(job, &policy_request, packets, resources)? {
                 resources.close_passage(passage);
             }
         }

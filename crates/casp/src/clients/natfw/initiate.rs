@@ -8,8 +8,8 @@ use signalbox_resources::Resources;
 
 use super::listed::listed;
 use super::output::{NatfwEvent, NatfwNode};
-use super::record::{Name, Origin, Own, Record, Stage};
-use super::request::Said;
+use super::record::{LocalRequest, Name, Origin, Record, Stage};
+use super::request::Contents;
 use super::respond::Report;
 use super::rules::packets;
 use super::terms::{NatfwPackets, against};
@@ -36,11 +36,11 @@ impl NatfwClient {
         let inserted = match refused {
             Some(status) => Err(status),
             None => {
-                let own = Own {
+                let own = LocalRequest {
                     id,
                     name: kept.map_or(Name::Drawn, Name::Wished),
                     former: None,
-                    kind: Own::kind_of(request.by_receiver, &request.terms),
+                    kind: LocalRequest::kind_of(request.by_receiver, &request.terms),
                     filters: request.filters.clone(),
                     terms: request.terms.clone(),
                     lifetime: request
@@ -190,13 +190,13 @@ impl NatfwClient {
     }
 
     /// The CREATE that answers a PATH of this node arrived.
-    pub(super) fn own_created(&mut self, key: Key, message: &NatfwMessage<'_>, said: &Said) {
+    pub(super) fn own_created(&mut self, key: Key, message: &NatfwMessage<'_>, contents: &Contents) {
         let nat = message.values().find_map(|value| match value {
             NatfwValue::Nat(filter) => filter,
             _ => None,
         });
         self.lists.keep(key, listed(&message.objects));
-        let lifetime = said.lifetime.unwrap_or(self.config.lifetime);
+        let lifetime = contents.lifetime.unwrap_or(self.config.lifetime);
         self.stands(key, lifetime, nat);
     }
 

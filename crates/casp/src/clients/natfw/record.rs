@@ -302,7 +302,7 @@ impl Name {
 
 /// A request of this node.
 #[derive(Debug)]
-pub(super) struct Own {
+pub(super) struct LocalRequest {
     /// The user's identifier.
     pub(super) id: u64,
     pub(super) name: Name,
@@ -365,7 +365,7 @@ pub(super) struct Answered {
 #[derive(Debug)]
 pub(super) enum Origin {
     /// A user of this node.
-    User(Box<Own>),
+    User(Box<LocalRequest>),
     /// Another node.
     Peer {
         session: SessionId,
@@ -375,14 +375,14 @@ pub(super) enum Origin {
 }
 
 impl Origin {
-    pub(super) fn own(&self) -> Option<&Own> {
+    pub(super) fn own(&self) -> Option<&LocalRequest> {
         match self {
             Self::User(own) => Some(own),
             Self::Peer { .. } => None,
         }
     }
 
-    pub(super) fn own_mut(&mut self) -> Option<&mut Own> {
+    pub(super) fn own_mut(&mut self) -> Option<&mut LocalRequest> {
         match self {
             Self::User(own) => Some(own),
             Self::Peer { .. } => None,

@@ -10,7 +10,7 @@ use core::time::Duration;
 
 use signalbox_core::{Key, SessionId, invariant};
 
-use super::request::Said;
+use super::request::Contents;
 use super::{End, MAX_WAITING, NatfwClient, Role, Seen, seconds};
 use crate::engine::OwnedArrival;
 use crate::wire::FlowId;
@@ -98,12 +98,12 @@ impl NatfwClient {
         &mut self,
         job: &OwnedArrival,
         message: &NatfwMessage<'_>,
-        said: &Said,
+        contents: &Contents,
         inside: bool,
     ) -> bool {
         let asks = match message.kind {
             NatfwType::PATH | NatfwType::CREATE => true,
-            NatfwType::TRIGGER => self.is_border(said, inside),
+            NatfwType::TRIGGER => self.is_border(contents, inside),
             _ => false,
         };
         if asks || !inside || !self.is_unbound(job) {

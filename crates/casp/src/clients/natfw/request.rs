@@ -9,7 +9,7 @@ use signalbox_resources::config::Opening;
 use super::listed::{is_foreign, with_list};
 use super::output::NatfwEnd;
 use super::record::{Answer, Asked, Asker, Last, Record, Reply};
-use super::rules::{Ask, packets};
+use super::rules::{PolicyRequest, packets};
 use super::{Failure, NatfwClient, seconds, whole};
 use crate::engine::{Arrival, OwnedArrival};
 use crate::wire::natfw::{
@@ -23,9 +23,9 @@ const WAIT: Duration = Duration::from_secs(10);
 const WAIT_PER_HOP: Duration = Duration::from_millis(250);
 const LEAST_WAIT: Duration = Duration::from_secs(2);
 
-/// What a request says.
+/// The contents of a request.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct Contents {
     pub(super) msg_id: u64,
     pub(super) age: u64,
     pub(super) lifetime: Option<u32>,
@@ -49,21 +49,21 @@ enum Scope {
     Unknown,
 }
 
-impl Said {
-    pub(super) fn by(message: &NatfwMessage<'_>) -> Self {
-        let mut said = Self::default();
+impl Contents {
+    pub(super) fn of(message: &NatfwMessage<'_>) -> Self {
+        let mut contents = Self::default();
         for value in message.values() {
             match value {
-                NatfwValue::MsgId(id) => said.msg_id = id,
-                NatfwValue::Age(age) => said.age = age,
-                NatfwValue::Lifetime(seconds) => said.lifetime = Some(seconds),
-                NatfwValue::Filter(filter) => said.filters.push(filter),
-                NatfwValue::Next(next, _) => said.next = Some(next),
-                NatfwValue::Time(time) => said.time = Some(time),
-                NatfwValue::Logging(_) => said.logging = true,
-                NatfwValue::ApplicationId(_) => said.application = true,
+                NatfwValue::MsgId(id) => contents.msg_id = id,
+                NatfwValue::Age(age) => contents.age = age,
+                NatfwValue::Lifetime(seconds) => contents.lifetime = Some(seconds),
+                NatfwValue::Filter(filter) => contents.filters.push(filter),
+                NatfwValue::Next(next, _) => contents.next = Some(next),
+                NatfwValue::Time(time) => contents.time = Some(time),
+                NatfwValue::Logging(_) => contents.logging = true,
+                NatfwValue::ApplicationId(_) => contents.application = true,
                 NatfwValue::Scope(kind, domain) => {
-                    said.scope = match kind {
+                    contents.scope = match kind {
                         0 => None,
                         1 => Some(Scope::Local),
                         2 => Some(Scope::Domain(domain.to_vec())),
@@ -79,7 +79,7 @@ impl Said {
                 | NatfwValue::Unknown(..) => {}
             }
         }
-        said
+        contents
     }
 
     /// Whether a message has a NAT_OBJECT.
@@ -136,23 +136,23 @@ impl NatfwClient {
         }
         // It was parsed before.
         let Ok(message) = NatfwMessage::parse(job.data.as_slice()) else { return self.out.consume(job.id) };
-        let said = Said::by(&message);
-        if self.end_unbound(&job, &message, &said, inside) {
+        let contents = Contents::of(&message);
+        if self.end_unbound(&job, &message, &contents, inside) {
             return;
         }
         if message.kind == NatfwType::RESPONSE {
             return self.response(&job, &message, resources);
         }
-        if self.is_repeated(&job, &said) {
+        if self.is_repeated(&job, &contents) {
             return;
         }
-        let result = self.acceptable(&job, &message, &said, inside).and_then(|()| match message.kind {
-            NatfwType::PATH => self.path(&job, &message, &said, inside, resources),
-            NatfwType::CREATE => self.create(&job, &message, &said, inside, resources),
-            NatfwType::RELEASE => self.release_asked(&job, &message, &said, resources),
-            NatfwType::QUERY => self.query_asked(&job, &message, &said),
-            _ if job.last || self.is_border(&said, inside) => {
-                self.trigger(&job, &message, &said, inside, resources)
+        let result = self.acceptable(&job, &message, &contents, inside).and_then(|()| match message.kind {
+            NatfwType::PATH => self.path(&job, &message, &contents, inside, resources),
+            NatfwType::CREATE => self.create(&job, &message, &contents, inside, resources),
+            NatfwType::RELEASE => self.release_asked(&job, &message, &contents, resources),
+            NatfwType::QUERY => self.query_asked(&job, &message, &contents),
+            _ if job.last || self.is_border(&contents, inside) => {
+                self.trigger(&job, &message, &contents, inside, resources)
             }
             _ => {
                 self.go_on(&job, None);
@@ -165,13 +165,13 @@ impl NatfwClient {
     }
 
     /// A request with the number of the last one of its sender is not processed again: it is answered as before.
-    fn is_repeated(&mut self, job: &OwnedArrival, said: &Said) -> bool {
+    fn is_repeated(&mut self, job: &OwnedArrival, contents: &Contents) -> bool {
         let Some(key) = self.find(job.session, &job.flow) else { return false };
         let Some(record) = invariant!(self.records.get(key), "the index names records that stand") else {
             return false;
         };
         let Some(Last { number, reverse, answer }) = record.last else { return false };
-        if (number, reverse) != (said.msg_id, job.reverse) || !record.is_of_asker(job) {
+        if (number, reverse) != (contents.msg_id, job.reverse) || !record.is_of_asker(job) {
             return false;
         }
         self.counters.repeated += 1;
@@ -188,7 +188,7 @@ impl NatfwClient {
         &self,
         job: &OwnedArrival,
         message: &NatfwMessage<'_>,
-        said: &Said,
+        contents: &Contents,
         inside: bool,
     ) -> Result<(), Failure> {
         let opens = matches!(message.kind, NatfwType::PATH | NatfwType::CREATE | NatfwType::TRIGGER);
@@ -196,20 +196,20 @@ impl NatfwClient {
             if self.config.require_authentication && job.identity.is_none() {
                 return Err(NatfwStatus::AUTHENTICATION_REQUIRED);
             }
-            if self.config.require_application_id && !said.application {
+            if self.config.require_application_id && !contents.application {
                 return Err(NatfwStatus::APPLICATION_ID_REQUIRED);
             }
-            if said.logging {
+            if contents.logging {
                 return Err(NatfwStatus::LOGGING);
             }
         }
-        let ends = said.scope.is_none() || !job.last || !opens || self.is_border(said, inside);
+        let ends = contents.scope.is_none() || !job.last || !opens || self.is_border(contents, inside);
         if ends { Ok(()) } else { Err(NatfwStatus::SCOPE) }
     }
 
     /// Whether this node is the border of a request's scope.
-    pub(super) fn is_border(&self, said: &Said, inside: bool) -> bool {
-        let of_scope = match &said.scope {
+    pub(super) fn is_border(&self, contents: &Contents, inside: bool) -> bool {
+        let of_scope = match &contents.scope {
             Some(Scope::Local) => true,
             Some(Scope::Domain(name)) => {
                 !name.is_empty() && name.eq_ignore_ascii_case(self.config.domain.as_bytes())
@@ -220,9 +220,9 @@ impl NatfwClient {
     }
 
     /// The lifetime that this node grants: never longer than that of the messaging layer.
-    pub(super) fn lifetime(job: &OwnedArrival, said: &Said) -> Duration {
+    pub(super) fn lifetime(job: &OwnedArrival, contents: &Contents) -> Duration {
         let most = job.timeout.max(1);
-        seconds(said.lifetime.map_or(most, |wished| wished.clamp(1, most)))
+        seconds(contents.lifetime.map_or(most, |wished| wished.clamp(1, most)))
     }
 
     /// Handles a PATH: what it asks for waits for the CREATE that answers it.
@@ -230,24 +230,24 @@ impl NatfwClient {
         &mut self,
         job: &OwnedArrival,
         message: &NatfwMessage<'_>,
-        said: &Said,
+        contents: &Contents,
         inside: bool,
         resources: &mut Resources,
     ) -> Result<(), Failure> {
         if job.reverse {
             return Err(NatfwStatus::MALFORMED);
         }
-        let wanted = packets(&said.filters, &job.flow)?;
+        let wanted = packets(&contents.filters, &job.flow)?;
         let key = self.record_of(job).ok_or(NatfwStatus::RESOURCES)?;
         if self.translates(job, inside) {
             self.reserve(key, job, message, &wanted, resources)?;
         }
-        let (now, lifetime, sender) = (self.now, Self::lifetime(job, said), self.way.sender);
+        let (now, lifetime, sender) = (self.now, Self::lifetime(job, contents), self.way.sender);
         let Some(record) = invariant!(self.records.get_mut(key), "a PATH has a record") else {
             return Err(NatfwStatus::RESOURCES);
         };
-        record.wanted = Some(said.filters.clone());
-        let number = said.msg_id;
+        record.wanted = Some(contents.filters.clone());
+        let number = contents.msg_id;
         // Who opened rules stays their owner, unless another node proves who it is.
         let replaces = record.opened.rules().is_empty() || job.identity.is_some() || record.is_of_asker(job);
         match record.asked(false) {
@@ -258,8 +258,8 @@ impl NatfwClient {
         record.until = record.until.max(now + lifetime);
         record.last = Some(Last { number, reverse: job.reverse, answer: Answer::Unsent });
         let rest = self.with_nat_object(key, job, message, None);
-        let sent = lowered(message, said, rest, job.timeout, lifetime);
-        self.pass_on(key, job, message, said, (inside, sent), resources);
+        let sent = lowered(message, contents, rest, job.timeout, lifetime);
+        self.pass_on(key, job, message, contents, (inside, sent), resources);
         Ok(())
     }
 
@@ -268,20 +268,20 @@ impl NatfwClient {
         &mut self,
         job: &OwnedArrival,
         message: &NatfwMessage<'_>,
-        said: &Said,
+        contents: &Contents,
         inside: bool,
         resources: &mut Resources,
     ) -> Result<(), Failure> {
-        if let Some(result) = self.create_back(job, message, said, resources) {
+        if let Some(result) = self.create_back(job, message, contents, resources) {
             return result;
         }
-        let wanted = packets(&said.filters, &job.flow)?;
-        packets(&Self::wanted_back(message, said), &job.flow.reversed())?;
+        let wanted = packets(&contents.filters, &job.flow)?;
+        packets(&Self::wanted_back(message, contents), &job.flow.reversed())?;
         let found = if job.reverse { self.find(job.session, &job.flow) } else { self.record_of(job) };
         let missing = if job.reverse { NatfwStatus::NO_STATE } else { NatfwStatus::RESOURCES };
         let key = found.ok_or(missing)?;
-        let (now, lifetime, sender) = (self.now, Self::lifetime(job, said), self.way.sender);
-        let start = match said.time.and_then(|stamp| self.at(stamp)) {
+        let (now, lifetime, sender) = (self.now, Self::lifetime(job, contents), self.way.sender);
+        let start = match contents.time.and_then(|stamp| self.at(stamp)) {
             Some(start) if start > now + LATEST => return Err(NatfwStatus::TIME),
             start => start,
         };
@@ -298,7 +298,7 @@ impl NatfwClient {
         }
         if ends_here || !self.config.role.opens() {
             let asker = Asker::of(job, inside, sender);
-            *record.asked(job.reverse) = Some(Asked { asker, number: said.msg_id });
+            *record.asked(job.reverse) = Some(Asked { asker, number: contents.msg_id });
             (record.lifetime, record.rules_until) = (lifetime, now + lifetime);
             record.until = record.until.max(now + lifetime);
             self.created(key, job, resources);
@@ -308,14 +308,14 @@ impl NatfwClient {
             return Err(NatfwStatus::RESOURCES);
         }
         let rules = record.opened.rules();
-        let current = record.opened.age() == Some(said.age)
+        let current = record.opened.age() == Some(contents.age)
             && rules.iter().all(|rule| rule.source == source)
             && !rules.is_empty()
             && record.is_of_asker(job)
             && !rules.iter().flat_map(|rule| &rule.passages).any(|one| resources.is_outdated(one));
         if current {
             if let Some(asked) = record.asked(job.reverse) {
-                asked.number = said.msg_id;
+                asked.number = contents.msg_id;
             }
             // Rules may be for a time that is over.
             if !self.judge(key, resources) {
@@ -342,9 +342,9 @@ impl NatfwClient {
         }
         self.install(
             key,
-            (job, said),
+            (job, contents),
             wanted,
-            &Ask { asker: &asker, claimed, token, opening, lifetime },
+            &PolicyRequest { asker: &asker, claimed, token, opening, lifetime },
             start,
             resources,
         )
@@ -353,27 +353,27 @@ impl NatfwClient {
     /// A CREATE was carried out here.
     pub(super) fn created(&mut self, key: Key, job: &OwnedArrival, resources: &mut Resources) {
         let Ok(message) = NatfwMessage::parse(job.data.as_slice()) else { return self.out.consume(job.id) };
-        let said = Said::by(&message);
+        let contents = Contents::of(&message);
         let Some(record) =
             invariant!(self.records.get_mut(key), "a CREATE that was carried out has a record")
         else {
             return self.out.consume(job.id);
         };
         if record.flow != job.flow {
-            return self.opened_back(key, job, &message, &said);
+            return self.opened_back(key, job, &message, &contents);
         }
-        record.opened.accept(said.age);
-        record.filters.clone_from(&said.filters);
-        record.next_filters = Self::wanted_back(&message, &said);
-        record.last = Some(Last { number: said.msg_id, reverse: job.reverse, answer: Answer::Unsent });
+        record.opened.accept(contents.age);
+        record.filters.clone_from(&contents.filters);
+        record.next_filters = Self::wanted_back(&message, &contents);
+        record.last = Some(Last { number: contents.msg_id, reverse: job.reverse, answer: Answer::Unsent });
         let lifetime = record.lifetime;
         let inside = record.asker(job.reverse).is_some_and(|asker| asker.inside);
         let rest = self.without_own_tokens(&message, resources);
         let rest = self.with_nat_object(key, job, &message, rest);
         let list = self.list_with_own(key, job, &message, false);
         let rest = with_list(&message, rest, list.as_deref());
-        let sent = lowered(&message, &said, rest, job.timeout, lifetime);
-        self.pass_on(key, job, &message, &said, (inside, sent), resources);
+        let sent = lowered(&message, &contents, rest, job.timeout, lifetime);
+        self.pass_on(key, job, &message, &contents, (inside, sent), resources);
     }
 
     /// Sends a request on, as it stands or as `sent` has it, or answers it where it ends. `inside`: it came from the protected
@@ -383,15 +383,15 @@ impl NatfwClient {
         key: Key,
         job: &OwnedArrival,
         message: &NatfwMessage<'_>,
-        said: &Said,
+        contents: &Contents,
         (inside, sent): (bool, Option<Vec<u8>>),
         resources: &mut Resources,
     ) {
-        if job.last || self.is_border(said, inside) {
-            self.at_the_end(key, job, message, said, resources);
+        if job.last || self.is_border(contents, inside) {
+            self.at_the_end(key, job, message, contents, resources);
         } else {
-            if said.next == Some(NatfwType::RESPONSE) {
-                self.expect(key, job, message.kind, said.msg_id);
+            if contents.next == Some(NatfwType::RESPONSE) {
+                self.expect(key, job, message.kind, contents.msg_id);
             }
             self.go_on(job, sent);
         }
@@ -424,7 +424,7 @@ impl NatfwClient {
         &mut self,
         job: &OwnedArrival,
         message: &NatfwMessage<'_>,
-        said: &Said,
+        contents: &Contents,
         resources: &mut Resources,
     ) -> Result<(), Failure> {
         let opposite = job.flow.reversed();
@@ -447,14 +447,14 @@ impl NatfwClient {
         };
         let asker = |key: &Key| self.records.get(*key).and_then(|record| record.asker(false));
         let inside = keys.iter().filter_map(asker).any(|asker| asker.inside);
-        let ends = job.last || self.is_border(said, inside);
+        let ends = job.last || self.is_border(contents, inside);
         self.counters.released += 1;
         for key in &keys {
             self.release_triggered(*key);
             self.accepted_ends(*key, NatfwEnd::Closed);
             self.close_rules(*key, resources);
         }
-        let wants_answer = said.next == Some(NatfwType::RESPONSE);
+        let wants_answer = contents.next == Some(NatfwType::RESPONSE);
         if ends {
             if wants_answer {
                 self.answer_done(last, job, REMOVED);
@@ -472,7 +472,7 @@ impl NatfwClient {
                 if let Some(record) = self.records.get_mut(key) {
                     (record.wanted, record.until) = (None, now);
                 }
-                self.expect(key, job, message.kind, said.msg_id);
+                self.expect(key, job, message.kind, contents.msg_id);
                 self.arm(key);
             } else {
                 self.end(key, None, resources);
@@ -486,7 +486,7 @@ impl NatfwClient {
         &mut self,
         job: &OwnedArrival,
         message: &NatfwMessage<'_>,
-        said: &Said,
+        contents: &Contents,
     ) -> Result<(), Failure> {
         let found = self.find(job.session, &job.flow);
         let keys: Vec<Key> = found.into_iter().collect();
@@ -494,7 +494,7 @@ impl NatfwClient {
         match found {
             Some(key) if job.last => self.answer_done(key, job, 0),
             Some(key) => {
-                self.expect(key, job, message.kind, said.msg_id);
+                self.expect(key, job, message.kind, contents.msg_id);
                 self.arm(key);
                 self.go_on(job, None);
             }
@@ -509,14 +509,14 @@ impl NatfwClient {
 /// are left of it, if some were taken out.
 fn lowered(
     message: &NatfwMessage<'_>,
-    said: &Said,
+    contents: &Contents,
     rest: Option<Vec<NatfwValue<'_>>>,
     timeout: u32,
     granted: Duration,
 ) -> Option<Vec<u8>> {
     let granted = whole(granted);
     let mut octets = Vec::new();
-    if granted >= said.lifetime.unwrap_or(timeout) {
+    if granted >= contents.lifetime.unwrap_or(timeout) {
         NatfwMessage::compose(message.kind, &rest?, &mut octets).ok()?;
         return Some(octets);
     }

@@ -7,7 +7,7 @@ use signalbox_resources::Resources;
 
 use super::NatfwClient;
 use super::record::{Answer, Last, Passed};
-use super::request::{Said, left};
+use super::request::{Contents, left};
 use super::rules::filter_of;
 use crate::clients::shared::Message;
 use crate::engine::OwnedArrival;
@@ -59,7 +59,7 @@ impl Report {
 fn number_of(octets: &[u8]) -> Option<(u64, u8)> {
     let kind = u16::from_be_bytes([*octets.first()?, *octets.get(1)?]);
     let msg_id = match NatfwMessage::parse(octets) {
-        Ok(message) => Said::by(&message).msg_id,
+        Ok(message) => Contents::of(&message).msg_id,
         Err(fault) => fault.msg_id?,
     };
     (NatfwType(kind) != NatfwType::RESPONSE).then_some((msg_id, u8::try_from(kind).unwrap_or(0)))
@@ -138,7 +138,7 @@ impl NatfwClient {
     pub(super) fn answer_done(&mut self, key: Key, job: &OwnedArrival, flags: u8) {
         self.out.consume(job.id);
         let Some(number) = number_of(job.data.as_slice()) else { return };
-        let nat = Said::nat(job.data.as_slice());
+        let nat = Contents::nat(job.data.as_slice());
         let request = NatfwMessage::parse(job.data.as_slice()).ok();
         let list = request.and_then(|request| self.list_with_own(key, job, &request, true));
         let now = self.now;
@@ -158,8 +158,8 @@ impl NatfwClient {
             more.push(NatfwValue::Nat(Some(filter)));
         }
         more.extend(list.as_deref().map(|list| NatfwValue::Unknown(NatfwObject::HOPS, list)));
-        let of = (job.session, job.flow);
-        self.respond(of, !job.reverse, number, (NatfwStatus::DONE, REACHED | flags), &more);
+        let session = (job.session, job.flow);
+        self.respond(session, !job.reverse, number, (NatfwStatus::DONE, REACHED | flags), &more);
     }
 
     /// Handles a RESPONSE on its way to who asked.

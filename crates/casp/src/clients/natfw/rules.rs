@@ -17,7 +17,7 @@ use signalbox_resources::{Decided, End, Passage, PassageRequest, Requester, Reso
 
 use super::NatfwClient;
 use super::record::{Asked, Asker, Change, Opened, Rule};
-use super::request::Said;
+use super::request::Contents;
 use crate::engine::OwnedArrival;
 use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwFilter, NatfwMessage, NatfwStatus};
@@ -29,7 +29,7 @@ const MAX_RULES: usize = 16;
 
 /// Who opens what, for whom.
 #[derive(Debug)]
-pub(super) struct Ask<'a> {
+pub(super) struct PolicyRequest<'a> {
     pub(super) asker: &'a Asker,
     /// The end of the flow that asks, by what the asker says.
     pub(super) claimed: IpAddr,
@@ -146,16 +146,16 @@ impl NatfwClient {
     pub(super) fn install(
         &mut self,
         key: Key,
-        (job, said): (&OwnedArrival, &Said),
+        (job, contents): (&OwnedArrival, &Contents),
         packets: Vec<FlowFilter>,
-        ask: &Ask<'_>,
+        policy_request: &PolicyRequest<'_>,
         start: Option<Time>,
         resources: &mut Resources,
     ) -> Result<(), NatfwStatus> {
         let mut rules = Vec::new();
-        let mut lifetime = ask.lifetime;
+        let mut lifetime = policy_request.lifetime;
         for packets in &packets {
-            let passages = match self.ask_policy(job, ask, packets, resources) {
+            let passages = match self.ask_policy(job, policy_request, packets, resources) {
                 Ok(passages) => passages,
                 Err(status) => {
                     give_back(rules, resources);
@@ -173,7 +173,7 @@ impl NatfwClient {
             rules.push(Rule { key, packets: *packets, source: None, passages });
         }
         // The message was parsed before.
-        if self.translates(job, ask.asker.inside)
+        if self.translates(job, policy_request.asker.inside)
             && let Ok(message) = NatfwMessage::parse(job.data.as_slice())
             && let Err(status) = self.bind(key, job, &message, &packets)
         {
@@ -190,13 +190,13 @@ impl NatfwClient {
                 self.out.open(pinhole_id(rule.key), rule.pinhole(), lifetime);
             }
         }
-        let asker = Asker::of(job, ask.asker.inside, self.way.sender);
-        let asked = Asked { asker, number: said.msg_id };
+        let asker = Asker::of(job, policy_request.asker.inside, self.way.sender);
+        let asked = Asked { asker, number: contents.msg_id };
         let Some(record) = invariant!(self.records.get_mut(key), "rules are for a record that stands") else {
             give_back(rules, resources);
             return Err(NatfwStatus::RESOURCES);
         };
-        let (job, age, way) = (job.clone(), said.age, self.way);
+        let (job, age, way) = (job.clone(), contents.age, self.way);
         let answered = missing.is_empty();
         let change = Change { job, asked, age, way, rules, start, lifetime, missing, failed: None };
         record.change = Some(Box::new(change));
@@ -211,24 +211,24 @@ impl NatfwClient {
     pub(super) fn ask_policy(
         &mut self,
         job: &OwnedArrival,
-        ask: &Ask<'_>,
+        policy_request: &PolicyRequest<'_>,
         packets: &FlowFilter,
         resources: &mut Resources,
     ) -> Result<Vec<Passage>, NatfwStatus> {
-        let requester = ask.asker.hop.requester(ask.claimed);
-        let requester = Requester { token: ask.token.clone(), ..requester };
+        let requester = policy_request.asker.hop.requester(policy_request.claimed);
+        let requester = Requester { token: policy_request.token.clone(), ..requester };
         // The external port follows: no rule names source ports.
-        let external = self.external.filter(|_| self.translates(job, ask.asker.inside));
+        let external = self.external.filter(|_| self.translates(job, policy_request.asker.inside));
         let source = external.map(|address| Endpoint { address: address.into(), port: None });
         let pinhole = Pinhole { source, ..Pinhole::allow(*packets) };
-        let openings: &[Opening] = match ask.opening {
+        let openings: &[Opening] = match policy_request.opening {
             // From the inside to the inside only a rule opens.
             _ if self.way.between => &[Opening::Between],
             Opening::Reserve => &[Opening::Reserve, Opening::Inward],
             Opening::Outward => &[Opening::Outward],
             Opening::Inward | Opening::Between | Opening::Block => &[Opening::Inward],
         };
-        let crossing = self.crossing_of(job, packets, ask, resources);
+        let crossing = self.crossing_of(job, packets, policy_request, resources);
         let mut passages = Vec::with_capacity(openings.len());
         for opening in openings.iter().copied() {
             let request = PassageRequest {
@@ -236,7 +236,7 @@ impl NatfwClient {
                 opening,
                 crossing,
                 pinhole: &pinhole,
-                lifetime: ask.lifetime,
+                lifetime: policy_request.lifetime,
                 invited: openings.contains(&Opening::Reserve) && opening == Opening::Inward,
             };
             match resources.open_passage(self.now, &request) {
@@ -269,18 +269,18 @@ impl NatfwClient {
         &self,
         job: &OwnedArrival,
         packets: &FlowFilter,
-        ask: &Ask<'_>,
+        policy_request: &PolicyRequest<'_>,
         resources: &Resources,
     ) -> Crossing {
         let Crossing { mut from, mut to } = self.way.crossing;
-        let near = if ask.claimed == job.flow.src() { &mut from } else { &mut to };
-        if !resources.same_zone(*near, ask.asker.at) {
+        let near = if policy_request.claimed == job.flow.src() { &mut from } else { &mut to };
+        if !resources.same_zone(*near, policy_request.asker.at) {
             *near = IfIndex::NONE;
         }
         let along = packets.dst.contains(job.flow.dst());
         let (from, to) = if along { (from, to) } else { (to, from) };
-        let one = packets.src == Prefix::host(packets.src.addr);
-        Crossing { from: if one { from } else { IfIndex::NONE }, to }
+        let one_source = packets.src == Prefix::host(packets.src.addr);
+        Crossing { from: if one_source { from } else { IfIndex::NONE }, to }
     }
 
     /// Takes the kernel's answer to [`NatfwOutput::Open`](super::NatfwOutput::Open).

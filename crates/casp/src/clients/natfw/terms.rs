@@ -1,8 +1,8 @@
 //! What a request of this node says besides its flow and its packets.
 
 use super::NatfwClient;
-use super::record::Own;
-use super::request::Said;
+use super::record::LocalRequest;
+use super::request::Contents;
 use super::rules::filter_of;
 use crate::clients::shared::ntp;
 use crate::engine::OwnedArrival;
@@ -106,7 +106,7 @@ pub(super) fn against(filters: &[NatfwFilter], flow: &FlowId) -> Vec<NatfwFilter
     }
 }
 
-impl Own {
+impl LocalRequest {
     /// The type of its request.
     pub(super) const fn kind_of(by_receiver: bool, terms: &NatfwTerms) -> NatfwType {
         match terms.packets {
@@ -123,27 +123,27 @@ impl NatfwClient {
         &mut self,
         job: &OwnedArrival,
         message: &NatfwMessage<'_>,
-        said: &Said,
+        contents: &Contents,
     ) -> bool {
         let Some(key) = self.find(job.session, &job.flow) else { return false };
         let own = self.records.get(key).and_then(|record| record.origin.own());
         let is_answer = own.is_some_and(|own| {
-            own.terms.packets == NatfwPackets::Both && against(&own.filters, &job.flow) == said.filters
+            own.terms.packets == NatfwPackets::Both && against(&own.filters, &job.flow) == contents.filters
         });
         if is_answer {
             self.out.consume(job.id);
-            self.own_created(key, message, said);
+            self.own_created(key, message, contents);
             self.arm(key);
         }
         is_answer
     }
 
     /// A CREATE along the flow ended here: it may be what TRIGGER of this node asked for.
-    pub(super) fn triggered(&mut self, job: &OwnedArrival, message: &NatfwMessage<'_>, said: &Said) {
+    pub(super) fn triggered(&mut self, job: &OwnedArrival, message: &NatfwMessage<'_>, contents: &Contents) {
         let Some(key) = self.find(job.session, &job.flow.reversed()) else { return };
         let own = self.records.get(key).and_then(|record| record.origin.own());
         if own.is_some_and(|own| own.kind == NatfwType::TRIGGER) {
-            self.own_created(key, message, said);
+            self.own_created(key, message, contents);
             self.arm(key);
         }
     }

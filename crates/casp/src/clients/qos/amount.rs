@@ -156,8 +156,8 @@ impl Range {
                 Ok(Self { least: Amount::Flowspec(least), most: Amount::Flowspec(most) })
             }
             Some(QosVersion::BANDWIDTH) => {
-                let one = message.bandwidth.ok_or(MALFORMED)?;
-                Ok(Self { least: Amount::Rate(one.lower), most: Amount::Rate(one.upper) })
+                let bandwidth = message.bandwidth.ok_or(MALFORMED)?;
+                Ok(Self { least: Amount::Rate(bandwidth.lower), most: Amount::Rate(bandwidth.upper) })
             }
             // PHBs are no resource that this node can admit.
             Some(other) => Err((QosErrorCode::VERSION, u16::try_from(other.0).unwrap_or(u16::MAX))),

@@ -9,7 +9,7 @@ use signalbox_resources::{End, Resources};
 use super::amount::{Amount, Range};
 use super::answer::Failed;
 use super::node::Job;
-use super::record::{Own, Stage};
+use super::record::{Originator, Stage};
 use super::suggest::as_asked;
 use super::{QosClient, seconds};
 use crate::wire::qos::{QosErrorCode, QosFlags, QosMessage, QosType};
@@ -52,7 +52,7 @@ impl QosClient {
         (record.asker, record.priority) = (job.asker(), message.priority);
         record.lifetime = seconds(job.timeout.max(1));
         let before = record.own().filter(|own| own.reported).map(|own| (own.age, own.range));
-        let mut own = Own::of_receiver(range, age, partial, now, now + record.lifetime);
+        let mut own = Originator::of_receiver(range, age, partial, now, now + record.lifetime);
         (own.before, own.answers) = (before, message.sequence);
         if moved {
             own.flags = own.flags.with(QosFlags::BRANCH);

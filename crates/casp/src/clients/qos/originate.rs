@@ -9,7 +9,7 @@ use signalbox_wire::hops::Hops;
 
 use super::amount::{Amount, Range};
 use super::output::{QosEvent, Told};
-use super::record::{Own, Places, Record, Stage};
+use super::record::{Originator, Places, Record, Stage};
 use super::segment::with_objects;
 use super::{NO_USER, QosClient, QosRequest, Waiting, allowance, seconds};
 use crate::clients::shared::{Message, ntp};
@@ -123,7 +123,7 @@ impl QosClient {
         if kept.is_some() {
             record.next_sequence = sequence_by_age(age);
         }
-        record.own = Some(Box::new(Own {
+        record.own = Some(Box::new(Originator {
             id,
             reverse: request.session.is_some(),
             suggests: request.by_receiver,
@@ -243,7 +243,7 @@ impl QosClient {
         &mut self,
         key: Key,
         kind: QosType,
-        own: &Own,
+        own: &Originator,
         number: u32,
         resources: &mut Resources,
     ) -> Result<Range, QosErrorCode> {

@@ -92,7 +92,7 @@ pub(super) enum Stage {
 
 /// The part of a record that only the originator has.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Own {
+pub(super) struct Originator {
     /// The user's identifier.
     pub(super) id: u64,
     /// The originator is the receiver of the data.
@@ -121,7 +121,7 @@ pub(super) struct Own {
     pub(super) kept: Option<SessionId>,
 }
 
-impl Own {
+impl Originator {
     /// A Reserve that the receiver of the data makes without a user.
     pub(super) fn of_receiver(
         range: Range,
@@ -191,7 +191,7 @@ pub(super) struct Record {
     pub(super) errors_from: Time,
     /// What the other end suggested.
     pub(super) suggested: Option<Box<Range>>,
-    pub(super) own: Option<Box<Own>>,
+    pub(super) own: Option<Box<Originator>>,
     /// The flow that the source of the data has left. It is torn down as soon as the path has answered for the present one.
     pub(super) former: Option<Box<FlowId>>,
 }
@@ -288,7 +288,7 @@ impl Record {
     }
 
     /// What the originator has.
-    pub(super) fn own(&self) -> Option<Own> {
+    pub(super) fn own(&self) -> Option<Originator> {
         self.own.as_deref().copied()
     }
 

@@ -8,7 +8,7 @@ use signalbox_resources::Resources;
 use super::amount::Amount;
 use super::answer::Failed;
 use super::output::QosEvent;
-use super::record::{Own, Stage};
+use super::record::{Originator, Stage};
 use super::{NO_USER, QosClient, allowance, seconds};
 use crate::wire::qos::{Partial, QosErrorCode, QosFlags, QosMessage, QosType, QosVersion};
 
@@ -40,7 +40,7 @@ impl QosClient {
         }
         let partial = partial.map(as_asked);
         let due = now + record.lifetime;
-        record.own = Some(Box::new(Own::of_receiver(range, age, partial, now, due)));
+        record.own = Some(Box::new(Originator::of_receiver(range, age, partial, now, due)));
         self.seek(key, resources);
         self.arm(key);
     }

@@ -53,9 +53,9 @@ impl<T: Waits> Lookups<T> {
 
     /// Takes out the messages of a session that end.
     pub(in crate::clients) fn end(&mut self, session: SessionId, ends: impl Fn(&T) -> bool) -> Vec<T> {
-        let of = self.by_session.range((session, 0)..=(session, u64::MAX)).map(|(_, id)| *id);
+        let ids = self.by_session.range((session, 0)..=(session, u64::MAX)).map(|(_, id)| *id);
         let ending = |id: &u64| self.waiting.get(id).is_some_and(&ends);
-        let ended: Vec<u64> = of.filter(ending).collect();
+        let ended: Vec<u64> = ids.filter(ending).collect();
         ended.into_iter().filter_map(|id| self.take(id)).collect()
     }
 }
