@@ -10,6 +10,12 @@ use super::about::LabRun;
 const HEAD: &str =
     "scenario,digest,run,seed,started_unix_us,verdict,ok,measurement,of,statistic,unit,value\n";
 
+/// What a number is of that is about the whole run.
+const ALL: &str = "all";
+
+/// The unit of a number of things.
+const ONE: &str = "1";
+
 /// How the name of a measurement ends, and its unit.
 const UNITS: [(&str, &str); 11] = [
     ("_ms", "ms"),
@@ -40,6 +46,8 @@ pub(crate) fn table(runs: &[LabRun]) -> String {
         walk(&report.measurements, &mut path, &mut |path, value| {
             let ([measurement, rest @ ..], Some(statistic)) = (path, path.last()) else { return };
             let of = rest.split_last().map_or_else(String::new, |(_, of)| of.join("/"));
+            // An empty cell would be a missing value for the programs that read the table.
+            let of = if of.is_empty() { ALL.to_owned() } else { of };
             let unit = unit(path);
             let cells = [measurement, &of, statistic].map(|text| cell(text));
             // Writing to a string does not fail.
@@ -80,16 +88,16 @@ fn named(place: usize, value: &Value) -> String {
 
 /// Returns the unit that the names of a number say.
 fn unit(path: &[String]) -> &'static str {
-    let Some((leaf, _)) = path.split_last() else { return "" };
+    let Some((leaf, _)) = path.split_last() else { return ONE };
     if COUNTS.contains(&leaf.as_str()) {
-        return "";
+        return ONE;
     }
     // The round trips of each step are in milliseconds.
     if path.first().is_some_and(|first| first == "pings") {
         return if leaf == "variance" { "ms2" } else { "ms" };
     }
     let mut names = path.iter().rev();
-    names.find_map(|name| UNITS.iter().find(|(end, _)| name.ends_with(end))).map_or("", |(_, unit)| *unit)
+    names.find_map(|name| UNITS.iter().find(|(end, _)| name.ends_with(end))).map_or(ONE, |(_, unit)| *unit)
 }
 
 /// Returns a text as a cell.
@@ -139,10 +147,10 @@ mod tests {
             rows[1..],
             [
                 "programs,observer/lines/1 message=ping,median_us,us,9.5",
-                "rtt_ms,,count,,3",
-                "rtt_ms,,p50,ms,1.5",
+                "rtt_ms,all,count,1,3",
+                "rtt_ms,all,p50,ms,1.5",
                 "traffic,\"flow, first/before\",goodput_kbit,kbit/s,700.0",
-                "traffic,\"flow, first/before\",sent,,9",
+                "traffic,\"flow, first/before\",sent,1,9",
             ]
         );
         assert!(
