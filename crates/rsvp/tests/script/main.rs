@@ -48,6 +48,7 @@ mod sessions;
 mod slow;
 mod soft;
 mod staged;
+mod torn;
 mod trust;
 mod unexpected;
 mod unknown;

@@ -1,5 +1,7 @@
 //! Protected reservations: a standby copy of the Path goes along the backup route, and both ways are reserved.
 
+use std::time::Duration;
+
 use signalbox_rsvp::engine::Input;
 use signalbox_rsvp::wire::attribute::{protecting, protection, unprotected};
 use signalbox_rsvp::wire::{ErrorCode, MessageType, RsvpHop};
@@ -61,7 +63,7 @@ fn a_lost_link_costs_a_protected_reservation_nothing() {
     assert_eq!(kinds(&sent), []);
     assert_eq!((reserved(&rig), at_eth3(&rig)), (vec![3], before));
     // With the next refresh the way is the one in use.
-    let sent = rig.wait(std::time::Duration::from_secs(45));
+    let sent = rig.wait(Duration::from_secs(45));
     let paths = all(&sent, MessageType::PATH);
     assert!(!paths.is_empty() && paths.iter().all(|path| (path.oif, says(path)) == (3, Some(true))));
 }
@@ -101,7 +103,7 @@ fn both_previous_hops_get_the_reservation() {
         let two = [protected().hop.addr, standby().hop.addr];
         let sent = rig.resv(&Resv::ff(&[(load(2.0 * B), 1)]));
         assert_eq!(all(&sent, MessageType::RESV).iter().map(|one| one.dst).collect::<Vec<_>>(), two);
-        let sent = rig.wait(std::time::Duration::from_secs(46));
+        let sent = rig.wait(Duration::from_secs(46));
         let resvs = all(&sent, MessageType::RESV);
         assert!(two.iter().all(|hop| resvs.iter().any(|resv| resv.dst == *hop)), "{:?}", kinds(&sent));
         let paths = all(&sent, MessageType::PATH);
@@ -123,7 +125,7 @@ fn a_standby_copy_ends_alone() {
             assert_eq!(kinds(&rig.path_tear(&standby())), []);
         } else {
             for _ in 0..6 {
-                rig.wait(std::time::Duration::from_secs(30));
+                rig.wait(Duration::from_secs(30));
                 rig.path(&protected());
                 rig.resv(&Resv::ff(&[(load(B), 1)]));
             }
@@ -177,4 +179,19 @@ fn the_backup_route_is_followed() {
     rig.backup = 0;
     rig.input(Input::RouteChanged(prefix));
     assert_eq!(reserved(&rig), [2]);
+}
+
+/// Another router at the interface of the backup route gets a copy at once, and one at that of the route the Path after W.
+#[test]
+fn a_backup_route_that_turns_to_another_router_has_a_copy_at_once() {
+    let mut rig = forked();
+    rig.path(&protected());
+    rig.gateway = 8;
+    let prefix = rig.routes[0].0;
+    let sent = rig.input(Input::RouteChanged(prefix));
+    assert_eq!((one(&sent, MessageType::PATH).oif, says(&sent[0])), (3, Some(false)));
+    let paths = all(&rig.wait(Duration::from_millis(2100)), MessageType::PATH);
+    assert_eq!(paths.iter().map(|path| path.oif).collect::<Vec<_>>(), [2, 3]);
+    // Without a change of either nothing is sent.
+    assert_eq!(kinds(&rig.input(Input::RouteChanged(prefix))), []);
 }

@@ -14,7 +14,7 @@ use crate::engine::interfaces::Iface;
 use crate::engine::io::RsvpEvent;
 use crate::engine::message_ids::SentState;
 use crate::engine::outbox::Envelope;
-use crate::engine::path::{E_POLICE, HELD, LOCAL, LOCAL_ONLY, NON_RSVP, REPAIR, Sender, UNANNOUNCED, UNSENT};
+use crate::engine::path::{E_POLICE, HELD, LOCAL, LOCAL_ONLY, NON_RSVP, REPAIR, Sender};
 use crate::engine::receive::Failure;
 use crate::engine::{Admission, Rsvp};
 use crate::wire::{
@@ -185,13 +185,6 @@ impl Rsvp {
         if self.is_doubtful(sender) {
             return self.hold_path(key, "the route changed, and the previous hop is silent");
         }
-        if sender.has(UNANNOUNCED)
-            && only.is_none_or(|only| only == sender.oif)
-            && let Some(sender) = self.senders.get_mut(key)
-        {
-            sender.set(UNANNOUNCED, false);
-        }
-        let Some(sender) = self.senders.get(key) else { return };
         if sender.extra.is_none() {
             let iface = sender.oif;
             if only.is_none_or(|only| only == iface) {
@@ -216,10 +209,6 @@ impl Rsvp {
     fn hold_path(&mut self, key: Key, reason: &str) {
         tracing::debug!(session = %self.logged_of(key), reason, "Path held back");
         if let Some(sender) = self.senders.get_mut(key) {
-            // The next hop of a route that stays has had a Path.
-            if sender.has(REPAIR | UNSENT) {
-                sender.set(UNANNOUNCED, true);
-            }
             sender.set(HELD, true);
         }
     }
@@ -236,10 +225,7 @@ impl Rsvp {
     fn path_envelope(&self, sender: &Sender, iface: Iface, ttl: u8) -> Option<Envelope> {
         let known = self.interfaces.get(iface).filter(|known| known.is_usable())?;
         let session = self.sessions.get_index(sender.session)?;
-        let towards = match &sender.extra {
-            Some(extra) if iface == Self::standby_interface(sender) => extra.standby_gateway,
-            _ => sender.gateway,
-        };
+        let towards = Self::next_router(sender, iface);
         Some(Envelope {
             src: self.addresses.unpack(sender.src, session.v6),
             dst: self.addresses.unpack(session.dest, session.v6),
@@ -259,6 +245,7 @@ impl Rsvp {
         let period = self.announced_period(iface, &about);
         let Some(sender) = invariant!(self.senders.get(key), "a sent Path has a sender") else { return };
         let Some(envelope) = self.path_envelope(sender, iface, ttl) else { return };
+        let is_new = !sender.is_announced(iface);
         let advertised = self.output.advertised.get(usize::from(iface.0)).copied().flatten();
         let mut adspec = core::mem::take(&mut self.output.adspec);
         adspec.clear();
@@ -268,7 +255,7 @@ impl Rsvp {
         if !self.output.closing.is_empty() || self.neighbours.has_owned() {
             self.path_again(key);
         }
-        self.transmit_state(envelope, MessageType::PATH, about, by_id, |node, w| {
+        let sent = self.transmit_state(envelope, MessageType::PATH, about, by_id, |node, w| {
             let Some(sender) = invariant!(node.senders.get(key), "a Path has its sender") else { return };
             let Some(session) = invariant!(
                 node.sessions.get_index(sender.session),
@@ -292,6 +279,12 @@ impl Rsvp {
             }
         });
         self.output.adspec = adspec;
+        if sent
+            && is_new
+            && let Some(sender) = self.senders.get_mut(key)
+        {
+            sender.set_announced(iface, true);
+        }
     }
 
     /// A Path goes out: the tears of state that the sender had before are not repeated any more.
@@ -347,10 +340,12 @@ impl Rsvp {
         self.output.advertised = all;
     }
 
-    /// Sends PathTear by all outgoing interfaces of a sender whose Path was sent along its route (RFC 2205 §3.1.5). Along another route
-    /// it would end what the Paths of another way have set up.
+    /// Sends PathTear by those outgoing interfaces of a sender by which a Path has gone along its present route (RFC 2205 §3.1.5): a
+    /// PathTear is routed like the Path before it. Until the Path follows a new route (§3.6), the PathTear would end there what
+    /// the Paths of another way have set up. Path state along the former route ends without refreshes.
     pub(in crate::engine) fn send_path_tear(&mut self, key: Key, tear: Option<&Message<'_>>) {
-        let Some(sender) = self.senders.get(key).filter(|sender| !sender.has(UNSENT | UNANNOUNCED)) else {
+        let Some(sender) = invariant!(self.senders.get(key), "a sender stands until its PathTear is sent")
+        else {
             return;
         };
         let ttl = if sender.has(LOCAL) { sender.ttl } else { sender.ttl.saturating_sub(1) };
@@ -363,7 +358,7 @@ impl Rsvp {
             return;
         };
         let torn = Torn::Path(self.session_of(session), self.filter_of(sender));
-        let ifaces: Vec<Iface> = sender.egress().collect();
+        let ifaces: Vec<Iface> = sender.egress().filter(|iface| sender.is_announced(*iface)).collect();
         for iface in ifaces {
             let Some(sender) = invariant!(self.senders.get(key), "a torn sender stands") else { return };
             let Some(envelope) = self.path_envelope(sender, iface, ttl) else { continue };

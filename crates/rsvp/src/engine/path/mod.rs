@@ -26,7 +26,7 @@ use signalbox_core::{Key, Time};
 pub(in crate::engine) use arrival::policy_in;
 pub(in crate::engine) use sender::{
     E_POLICE, HELD, LOCAL, LOCAL_ONLY, NON_RSVP, PATH, PROTECTED, PathTime, REPAIR, RESOLVING, RESV, STANDBY,
-    Sender, UNANNOUNCED, UNSENT, UnexpectedPath,
+    Sender, UNSENT, UnexpectedPath,
 };
 
 /// All senders of a node. Others read and change the records; only this room enters and removes them.

@@ -20,7 +20,7 @@ use signalbox_core::{IfIndex, Key, invariant};
 
 use super::arrival::PathContents;
 use super::difference::Part;
-use super::sender::{PROTECTED, STANDBY, Sender, UnexpectedPath};
+use super::sender::{PROTECTED, REPAIR, STANDBY, Sender, UnexpectedPath};
 use crate::engine::interfaces::Iface;
 use crate::engine::merging::Tears;
 use crate::engine::receive::Failure;
@@ -66,6 +66,16 @@ impl Rsvp {
         second.copied().unwrap_or(Iface::NONE)
     }
 
+    /// The mark of the next router by an outgoing interface of a sender's data; 0: there is none, or it is not known.
+    pub(in crate::engine) fn next_router(sender: &Sender, iface: Iface) -> u32 {
+        match &sender.extra {
+            Some(extra) if iface.is_real() && iface == Self::standby_interface(sender) => {
+                extra.standby_gateway
+            }
+            _ => sender.gateway,
+        }
+    }
+
     /// Asks the driver for the route of a protected sender's data without the interface by which they leave.
     pub(in crate::engine) fn look_up_backup(&mut self, key: Key, leaves_by: IfIndex) {
         let Some(dst) = invariant!(
@@ -101,12 +111,20 @@ impl Rsvp {
         // Data that came in do not go back, and the way in use needs no second reservation.
         let standby = if found == first || found == iif { Iface::NONE } else { found };
         let gateway = route.and_then(|route| route.gateway).map_or(0, |gateway| self.note_gateway(gateway));
-        if let Some(sender) = self.senders.get_mut(key) {
-            sender.extra().standby_gateway = gateway;
-        }
+        let Some(sender) = invariant!(
+            self.senders.get_mut(key),
+            "a protected sender stands while its backup route is stored"
+        ) else {
+            return true;
+        };
+        let former = core::mem::replace(&mut sender.extra().standby_gateway, gateway);
         if standby != before {
             tracing::debug!(session = %self.logged_of(key), backup = ?route, "backup route found");
             self.set_standby(key, first, standby, resources);
+        } else if standby.is_real() && former != gateway {
+            tracing::debug!(session = %self.logged_of(key), backup = ?route, "backup route found");
+            self.note_other_router(key, standby);
+            self.copy_at_once(key, standby);
         }
         true
     }
@@ -124,14 +142,21 @@ impl Rsvp {
         let both = [first, standby];
         self.set_egress(key, if standby == Iface::NONE { &both[..1] } else { &both });
         self.release_left(session, key, &before, resources);
-        if standby != Iface::NONE {
-            self.send_path_again(key, standby);
-        }
-        self.schedule_path(key, true);
-        self.arm_sender(key);
+        self.copy_at_once(key, standby);
         if let Some(upstream) = upstream {
             self.reinstall_on(session, key, &before, resources);
             self.send_upstream(upstream, session, Tears::Withhold, None);
+        }
+    }
+
+    /// Sends a standby copy along a backup route that is new. A Path that follows its own new route after W keeps its time.
+    fn copy_at_once(&mut self, key: Key, standby: Iface) {
+        if standby != Iface::NONE {
+            self.send_path_again(key, standby);
+        }
+        if self.senders.get(key).is_some_and(|sender| !sender.has(REPAIR)) {
+            self.schedule_path(key, true);
+            self.arm_sender(key);
         }
     }
 

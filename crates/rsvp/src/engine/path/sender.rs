@@ -96,8 +96,8 @@ pub(crate) const PROTECTED: u16 = 4096;
 
 /// The Paths are standby copies: they could desire local protection and do not.
 pub(crate) const STANDBY: u16 = 8192;
-/// No Path has gone along the present route: those that were due were held back.
-pub(crate) const UNANNOUNCED: u16 = 16384;
+/// No Path has gone by [`Sender::oif`] since the data take their present way there.
+const UNANNOUNCED: u16 = 16384;
 
 /// The next Path by one of several interfaces.
 #[derive(Debug, Clone, Copy)]
@@ -112,6 +112,8 @@ pub(crate) struct PathTime {
 pub(crate) struct SenderExtra {
     /// Outgoing interfaces beside the first.
     pub(crate) oifs: Vec<Iface>,
+    /// Those of them by which no Path has gone since the data take their present way there.
+    pub(crate) unannounced: Vec<Iface>,
     /// The next Path by each of several interfaces: each has its own refresh period.
     pub(crate) path_times: Vec<PathTime>,
     /// POLICY_DATA and unknown objects of its Paths.
@@ -132,6 +134,7 @@ impl Default for SenderExtra {
     fn default() -> Self {
         Self {
             oifs: Vec::new(),
+            unannounced: Vec::new(),
             path_times: Vec::new(),
             carried: Carried::default(),
             application: None,
@@ -272,6 +275,29 @@ impl Sender {
     pub(crate) fn leaves_by(&self, iface: Iface) -> bool {
         self.oif == iface && iface != Iface::NONE
             || self.extra.as_ref().is_some_and(|extra| extra.oifs.contains(&iface))
+    }
+
+    /// Whether a Path has gone by this outgoing interface since the data take their present way there. Without one the next hop has
+    /// nothing to tear down, and a PathTear would end what the Paths of another way have set up.
+    pub(crate) fn is_announced(&self, iface: Iface) -> bool {
+        if self.oif == iface {
+            return !self.has(UNANNOUNCED);
+        }
+        self.extra
+            .as_ref()
+            .is_some_and(|extra| extra.oifs.contains(&iface) && !extra.unannounced.contains(&iface))
+    }
+
+    /// Stores whether a Path has gone by this outgoing interface since the data take their present way there.
+    pub(crate) fn set_announced(&mut self, iface: Iface, announced: bool) {
+        if self.oif == iface {
+            self.set(UNANNOUNCED, !announced);
+        } else if let Some(extra) = &mut self.extra {
+            extra.unannounced.retain(|one| *one != iface);
+            if !announced {
+                extra.unannounced.push(iface);
+            }
+        }
     }
 
     /// The first deadline of the record. A sender of this node does not expire.

@@ -277,20 +277,27 @@ impl Rsvp {
         let Some(sender) = invariant!(self.senders.get_mut(key), "a leaving sender stands") else { return };
         let first = egress.first().copied().unwrap_or(Iface::NONE);
         let rest = egress.get(1..).unwrap_or_default();
+        // By an interface that is new no Path has gone.
+        let is_new = |iface: &Iface| iface.is_real() && !sender.is_announced(*iface);
+        let (first_is_new, unannounced) =
+            (is_new(&first), rest.iter().copied().filter(is_new).collect::<Vec<Iface>>());
         if rest.is_empty() {
             if let Some(extra) = &mut sender.extra {
                 extra.oifs.clear();
+                extra.unannounced.clear();
             }
         } else {
-            let oifs = &mut sender.extra().oifs;
-            oifs.clear();
-            oifs.extend_from_slice(rest);
+            let extra = sender.extra();
+            extra.oifs.clear();
+            extra.oifs.extend_from_slice(rest);
+            extra.unannounced = unannounced;
         }
-        if sender.oif == first {
+        let old = core::mem::replace(&mut sender.oif, first);
+        sender.set_announced(first, !first_is_new);
+        if old == first {
             return;
         }
         let [before, after] = core::mem::replace(&mut sender.leaving, [NONE; 2]);
-        let old = core::mem::replace(&mut sender.oif, first);
         self.routes.unlinked(key.index(), after);
         if let Some(one) = self.senders.get_index_mut(after) {
             let [_, next] = one.leaving;

@@ -9,7 +9,7 @@ use signalbox_core::{Key, invariant};
 use super::arrival::{PathContents, failure};
 use super::overdue::Pace;
 use super::sender::{
-    E_POLICE, HELD, LOCAL, LOCAL_ONLY, NON_RSVP, PATH, PROTECTED, REPAIR, RESV, Sender, UNANNOUNCED, UNSENT,
+    E_POLICE, HELD, LOCAL, LOCAL_ONLY, NON_RSVP, PATH, PROTECTED, REPAIR, RESV, Sender, UNSENT,
     UnexpectedPath,
 };
 use crate::engine::carried::Carried;
@@ -78,7 +78,7 @@ impl Rsvp {
         (sender.expires, sender.ttl) = (new.expires, new.ttl);
         // The refresh period of the stored state is known with its next Path. A Path that was held back was that of the former one.
         sender.pace = Pace::default();
-        sender.flags = sender.flags & !(E_POLICE | NON_RSVP | HELD | UNANNOUNCED) | new.flags;
+        sender.flags = sender.flags & !(E_POLICE | NON_RSVP | HELD) | new.flags;
         let session = self.sessions.key_of(sender.session);
         if let Some(session) = session {
             if refreshed {
@@ -238,9 +238,8 @@ impl Rsvp {
         sender.tspec = self.shared.tspec(&new.tspec);
         (sender.expires, sender.ttl) = (new.expires, new.ttl);
         sender.pace = Pace::default();
-        sender.flags = sender.flags & !(E_POLICE | NON_RSVP | RESV | PATH | REPAIR | HELD | UNANNOUNCED)
-            | new.flags
-            | UNSENT;
+        sender.flags =
+            sender.flags & !(E_POLICE | NON_RSVP | RESV | PATH | REPAIR | HELD) | new.flags | UNSENT;
         let extra = sender.extra();
         extra.carried = Carried::default();
         extra.path_times.clear();

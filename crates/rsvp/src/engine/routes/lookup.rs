@@ -137,10 +137,11 @@ impl Rsvp {
         else {
             return;
         };
-        let before = core::mem::replace(&mut sender.gateway, gateway);
+        let before = Self::next_router(sender, iface);
+        sender.gateway = gateway;
         tracing::debug!(session = %self.logged_of(key), route = ?result, "route found");
         let Some(sender) = invariant!(self.senders.get(key), "an answered sender stands") else { return };
-        let turned = before != gateway && sender.oif == iface && iface.is_real() && !sender.has(UNSENT);
+        let turned = before != gateway && sender.leaves_by(iface) && iface.is_real() && !sender.has(UNSENT);
         // A backup route stays until the answer about it.
         let standby = Self::standby_interface(sender);
         let egress = [iface, standby];
@@ -156,9 +157,17 @@ impl Rsvp {
             self.look_up_backup(key, route.ifindex);
         }
         if turned {
-            // Another router at the same interface does not have the MESSAGE_IDs that the former one acknowledged.
-            self.remove_sent(SentState::Path(key, iface));
+            self.note_other_router(key, iface);
             self.repair(key, &[iface], &[]);
+        }
+    }
+
+    /// Another router is the next hop at an interface by which the data leave already. It has had no Path, and does not have the
+    /// MESSAGE_IDs that the former one acknowledged.
+    pub(in crate::engine) fn note_other_router(&mut self, key: Key, iface: Iface) {
+        self.remove_sent(SentState::Path(key, iface));
+        if let Some(sender) = self.senders.get_mut(key) {
+            sender.set_announced(iface, false);
         }
     }
 
