@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use signalbox_rsvp::engine::Input;
+use signalbox_core::IfIndex;
+use signalbox_rsvp::engine::{Config, Input};
 use signalbox_rsvp::wire::attribute::{protecting, protection, unprotected};
 use signalbox_rsvp::wire::{ErrorCode, MessageType, RsvpHop};
 
@@ -194,4 +195,58 @@ fn a_backup_route_that_turns_to_another_router_has_a_copy_at_once() {
     assert_eq!(paths.iter().map(|path| path.oif).collect::<Vec<_>>(), [2, 3]);
     // Without a change of either nothing is sent.
     assert_eq!(kinds(&rig.input(Input::RouteChanged(prefix))), []);
+}
+
+/// The address of neighbour `k` at interface `n` moves to another router, and no route changes (VRRP).
+fn moved(rig: &mut Rig, n: u32, k: u32) -> Vec<(u32, Option<bool>)> {
+    let input = Input::NeighbourMoved { ifindex: IfIndex(n), address: at(n, k) };
+    let mut sent = rig.input(input);
+    sent.extend(rig.wait(Duration::from_millis(50)));
+    sent.iter().filter(|one| one.kind() == MessageType::PATH).map(|path| (path.oif, says(path))).collect()
+}
+
+/// A router that takes the place of the next router of the backup route gets the standby copy at once, whole.
+#[test]
+fn a_copy_goes_to_a_router_that_takes_the_place_of_its_next_router() {
+    for reliable in [false, true] {
+        let mut config = Config::default();
+        config.neighbours.interface.reduction.reliable = reliable;
+        let mut rig = Rig::with_neighbours(config, "10mbit");
+        rig.backup = 3;
+        rig.path(&protected());
+        rig.wait(Duration::from_millis(50));
+        for (n, k) in [(3, 8), (4, 9), (1, 9)] {
+            assert_eq!(moved(&mut rig, n, k), [], "{n} {k}");
+        }
+        assert_eq!(moved(&mut rig, 3, 9), [(3, Some(false))]);
+        assert_eq!(moved(&mut rig, 2, 9), [(2, Some(true))]);
+        assert_eq!(rig.rsvp.counters().neighbours_followed, 2);
+        // A sender without a backup route has no copy.
+        rig.backup = 0;
+        let prefix = rig.routes[0].0;
+        rig.input(Input::RouteChanged(prefix));
+        assert_eq!(moved(&mut rig, 3, 9), []);
+        rig.path_tear(&protected());
+        rig.wait(Duration::from_secs(60));
+        assert!(rig.rsvp.holds_nothing());
+    }
+}
+
+/// Copies of many senders go in parts.
+#[test]
+fn many_copies_go_in_parts() {
+    let mut rig = forked();
+    for n in 1..=200 {
+        rig.path(&Path { extra: protecting().to_vec(), ..Path::of(session(), n, 1) });
+    }
+    let input = Input::NeighbourMoved { ifindex: IfIndex(3), address: at(3, 9) };
+    let first = rig.input(input);
+    assert_eq!(first.len(), 64);
+    let rest = rig.wait(Duration::from_millis(100));
+    let mut senders: Vec<_> = first.iter().chain(&rest).map(|one| (one.oif, one.src)).collect();
+    senders.sort_unstable();
+    senders.dedup();
+    assert_eq!(senders.len(), 200);
+    assert!(senders.iter().all(|(oif, _)| *oif == 3));
+    assert_eq!(rig.wait(Duration::from_millis(100)).len(), 0, "nothing is left to send");
 }

@@ -299,11 +299,13 @@ impl Rsvp {
                 else {
                     return (Iface::NONE, 0);
                 };
+                let router = Self::next_router(sender, *iface);
+                if router != 0 {
+                    return (*iface, router);
+                }
                 let dest = self.sessions.get_index(sender.session);
                 let dest = dest.map(|one| self.addresses.unpack(one.dest, one.v6));
-                let towards =
-                    if sender.gateway == 0 { dest.map_or(0, |dest| self.mark(dest)) } else { sender.gateway };
-                (*iface, towards)
+                (*iface, dest.map_or(0, |dest| self.mark(dest)))
             }
             SentState::Resv(session, hop) | SentState::Part(session, hop) => {
                 let mut senders = self.senders_of(*session);

@@ -281,6 +281,7 @@ impl Rsvp {
         let is_new = |iface: &Iface| iface.is_real() && !sender.is_announced(*iface);
         let (first_is_new, unannounced) =
             (is_new(&first), rest.iter().copied().filter(is_new).collect::<Vec<Iface>>());
+        let second = sender.extra.as_ref().and_then(|extra| extra.oifs.first().copied());
         if rest.is_empty() {
             if let Some(extra) = &mut sender.extra {
                 extra.oifs.clear();
@@ -291,6 +292,10 @@ impl Rsvp {
             extra.oifs.clear();
             extra.oifs.extend_from_slice(rest);
             extra.unannounced = unannounced;
+        }
+        let (copy_before, copy) = (second.unwrap_or(Iface::NONE), Self::standby_interface(sender));
+        if copy_before != copy {
+            self.routes.set_copy(key.index(), copy_before, copy);
         }
         let old = core::mem::replace(&mut sender.oif, first);
         sender.set_announced(first, !first_is_new);

@@ -43,9 +43,9 @@ impl Routes {
         !self.moved.is_idle()
     }
 
-    /// Whether no group has a route.
+    /// Whether no group has a route, and no sender a standby copy.
     pub(in crate::engine) fn is_empty(&self) -> bool {
-        self.trees.is_empty()
+        self.trees.is_empty() && self.moved.has_no_copies()
     }
 
     /// Enters a sender of a group; whether its route has to be looked up.
@@ -72,5 +72,10 @@ impl Routes {
     pub(in crate::engine) fn unlinked(&mut self, sender: u32, next: u32) {
         self.checks.unlinked(sender, next);
         self.moved.unlinked(sender, next);
+    }
+
+    /// The interface of a sender's standby copies changes; [`Iface::NONE`]: it has none.
+    pub(in crate::engine) fn set_copy(&mut self, sender: u32, before: Iface, now: Iface) {
+        self.moved.set_copy(sender, before, now);
     }
 }
