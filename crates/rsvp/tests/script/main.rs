@@ -7,6 +7,7 @@ mod arrival;
 mod blockade;
 mod capable;
 mod codes;
+mod composed;
 mod confirm;
 mod control;
 mod diagnostic_chain;

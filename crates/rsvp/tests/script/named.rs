@@ -33,7 +33,7 @@ fn reserved(resv: &Resv) -> Rig {
 }
 
 /// Whether an Srefresh of MESSAGE_ID 5 is answered by a MESSAGE_ID_NACK.
-fn is_asked_for(rig: &mut Rig) -> bool {
+pub(crate) fn is_asked_for(rig: &mut Rig) -> bool {
     let ids = [ListedId { id: 5, source: None, group: None }];
     let refresh = compose(MessageType::SREFRESH, 255, |w| {
         w.id_list(EPOCH, &ids);

@@ -219,16 +219,14 @@ impl Rsvp {
         Refresh { adspec, police, objects }: Refresh,
         resources: &mut dyn Admission,
     ) {
-        if adspec == Part::New {
-            self.store_adspec(key, contents.adspec);
-        }
+        let terms = self.take_adspec(key, adspec, contents);
         self.renew_objects(key, objects, contents);
         self.renew_sender(key, contents);
         self.counters.paths_refreshed += 1;
         tracing::trace!(session = %contents.session, sender = %contents.filter, "path state refreshed");
         self.resume(key);
-        if police == Part::New {
-            self.reinstall_of(session, key, resources);
+        if police == Part::New || terms == Part::New {
+            self.renew_grants(session, key, resources);
         }
         if adspec == Part::New {
             self.path_event(key); // other nodes get it with the next refresh
@@ -244,9 +242,7 @@ impl Rsvp {
         Change { hop, tspec, adspec, police, objects }: Change,
         resources: &mut dyn Admission,
     ) -> Result<(), Failure> {
-        if adspec == Part::New {
-            self.store_adspec(key, contents.adspec);
-        }
+        let terms = self.take_adspec(key, adspec, contents);
         let protection = match objects {
             Compared::Same(renewal) => {
                 self.renew_objects(key, renewal, contents);
@@ -284,7 +280,7 @@ impl Rsvp {
             self.look_up_again(key);
         }
         if let Some(mut upstream) = upstream {
-            if tspec == Part::New || police == Part::New {
+            if [tspec, police, terms].contains(&Part::New) {
                 self.reinstall_of(session, key, resources);
             }
             upstream.redirect(key, self.senders.get(key).map(|sender| sender.hop));
@@ -316,10 +312,25 @@ impl Rsvp {
         }
     }
 
-    fn store_adspec(&mut self, key: Key, adspec: Option<RawAdspec<'_>>) {
-        let adspec = self.share_adspec(adspec);
-        let old = self.senders.get_mut(key).map(|sender| core::mem::replace(&mut sender.adspec, adspec));
-        self.release_adspec(old.unwrap_or(NONE));
+    /// Stores the ADSPEC of a Path, if it is new. Returns whether the error terms are new for which reservations are granted.
+    fn take_adspec(&mut self, key: Key, adspec: Part, contents: &PathContents<'_>) -> Part {
+        if adspec == Part::Same {
+            return Part::Same;
+        }
+        let adspec = self.share_adspec(contents.adspec);
+        let Some(sender) = invariant!(self.senders.get(key), "a sender stands while its ADSPEC is taken")
+        else {
+            return Part::Same;
+        };
+        let before = self.composed(sender);
+        let Some(sender) =
+            invariant!(self.senders.get_mut(key), "a sender stands while its ADSPEC is stored")
+        else {
+            return Part::Same;
+        };
+        let old = core::mem::replace(&mut sender.adspec, adspec);
+        self.release_adspec(old);
+        self.follow_adspec(key, before)
     }
 
     /// Refreshes Local_Only path state; `false`: there is none, or it has another previous hop.

@@ -53,7 +53,7 @@ pub(in crate::engine) enum Part {
 }
 
 impl Part {
-    pub(super) const fn new_if(differs: bool) -> Self {
+    pub(in crate::engine) const fn new_if(differs: bool) -> Self {
         if differs { Self::New } else { Self::Same }
     }
 }

@@ -24,6 +24,7 @@ use signalbox_core::wheel::Wheel;
 use signalbox_core::{Key, Time};
 
 pub(in crate::engine) use arrival::policy_in;
+pub(in crate::engine) use difference::Part;
 pub(in crate::engine) use sender::{
     E_POLICE, HELD, LOCAL, LOCAL_ONLY, NON_RSVP, PATH, PROTECTED, PathTime, REPAIR, RESOLVING, RESV, STANDBY,
     Sender, UNSENT, UnexpectedPath,

@@ -49,7 +49,11 @@ impl Rsvp {
         let new = extra.unexpected.swap_remove(at);
         let seen = |sender: &Sender| (*sender.tspec, sender.adspec, sender.has(NON_RSVP));
         let reported = self.senders.get(key).filter(|sender| sender.leaves_by(Iface::LOCAL)).map(seen);
+        let before = self.senders.get(key).map(|sender| self.composed(sender));
         self.swap_unexpected(key, new);
+        if let Some(before) = before {
+            self.follow_adspec(key, before);
+        }
         self.reinstall_of(session, key, resources);
         if let Some(mut upstream) = upstream {
             upstream.redirect(key, self.senders.get(key).map(|sender| sender.hop));

@@ -8,8 +8,9 @@
 //! * `branch`: the record of a reservation (a TCSB of RFC 2209 with its RSBs). `branches`: the table.
 //! * `traffic`: requests to admission control, refusals and lost grants (§3.11.2). `reduce`: reduced grants (RFC 4495).
 //! * `police`: where traffic is policed (§3.8). `policy`: policy elements that this node reads (RFC 2750).
-//! * `granting`: the nodes that granted a reservation.
+//! * `adspec`: what reservations take from the ADSPECs of Paths. `granting`: the nodes that granted a reservation.
 
+mod adspec;
 mod arrival;
 mod branch;
 mod branches;

@@ -21,8 +21,8 @@ use crate::engine::receive::Failure;
 use crate::engine::session::{NONE, Session};
 use crate::engine::{Admission, PROTOCOL, Rsvp};
 use crate::wire::{
-    AdmissionValue, ErrorCode, ErrorFlags, FlowSpec, Objects, PolicyValue, RawAdspec, RsvpHop, Selector,
-    SessionKind, Style, TrafficControlValue, UserError,
+    AdmissionValue, ErrorCode, ErrorFlags, FlowSpec, PolicyValue, RsvpHop, Selector, SessionKind, Style,
+    TrafficControlValue, UserError,
 };
 
 impl Rsvp {
@@ -95,7 +95,7 @@ impl Rsvp {
                 }
                 parts.push(*sender.tspec);
                 if flowspec.rspec.is_some() {
-                    let of_sender = self.terms(sender).unwrap_or_default();
+                    let of_sender = self.terms(sender);
                     terms = Some(terms.map_or(of_sender, |terms: ErrorTerms| terms.max(of_sender)));
                 }
             }
@@ -104,7 +104,7 @@ impl Rsvp {
         } else {
             let sender = self.senders.get_index(branch.sender).ok_or(GONE)?;
             filters.push(self.flow(session, Some(sender)));
-            (*sender.tspec, if flowspec.rspec.is_some() { self.terms(sender) } else { None })
+            (*sender.tspec, flowspec.rspec.map(|_| self.terms(sender)))
         };
         let least = flowspec.tspec.minimum(Given::beside(path, &flowspec.tspec));
         // The lesser of ordered Tspecs has the larger m; headers are counted for the smaller (RFC 2210 §3.2.1).
@@ -202,13 +202,6 @@ impl Rsvp {
         let senders = TSpec::sum(parts).unwrap_or(flowspec.tspec);
         let tspec = Given::complete(flowspec.tspec, &senders, mtu);
         FlowSpec { tspec, ..flowspec }
-    }
-
-    /// Error terms of the path up to this node, from the ADSPEC of a sender (RFC 2212).
-    fn terms(&self, sender: &Sender) -> Option<ErrorTerms> {
-        let stored = self.adspecs.lookup(sender.adspec)?;
-        let object = Objects::at(stored, 0).next()?.ok()?;
-        RawAdspec::of(&object).read().ok()?.guaranteed?.terms
     }
 
     /// The filter for the packets of one sender, or of all.
