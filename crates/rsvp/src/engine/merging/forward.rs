@@ -110,7 +110,8 @@ impl Rsvp {
     /// without those that are blockaded; if all are blockaded, their greatest lower bound, or nothing with `barred`
     /// (RFC 2205 §3.5).
     pub(in crate::engine) fn forwarded(&self, key: Key, sender: &Sender, barred: bool) -> Option<FlowSpec> {
-        let session = self.sessions.get_index(sender.session)?;
+        let session =
+            invariant!(self.sessions.get_index(sender.session), "a sender is in a session that stands")?;
         if session.reserved == 0 {
             return None;
         }
@@ -194,14 +195,15 @@ impl Rsvp {
 
     /// Records what goes upstream for all senders that a reservation may concern.
     pub(in crate::engine) fn record_branch(&self, change: &mut UpstreamChange, session: Key, key: Key) {
-        match self.branches.get(key).map(|branch| branch.sender) {
-            Some(NONE) => self.record_session(change, session),
-            Some(sender) => {
-                if let Some(sender) = self.senders.key_of(sender) {
-                    self.record_sender(change, sender);
-                }
-            }
-            None => {}
+        let Some(branch) = invariant!(self.branches.get(key), "a recorded reservation stands") else {
+            return;
+        };
+        if branch.sender == NONE {
+            self.record_session(change, session);
+        } else if let Some(sender) =
+            invariant!(self.senders.key_of(branch.sender), "a recorded reservation ends before its sender")
+        {
+            self.record_sender(change, sender);
         }
     }
 
@@ -453,7 +455,7 @@ impl Rsvp {
         let mut from_there =
             self.senders_of(session).filter(|(_, sender)| sender.hop == hop && !sender.has(LOCAL));
         let Some(key) = from_there.next().map(|(key, _)| key) else { return };
-        if let Some(sender) = self.senders.get_mut(key) {
+        if let Some(sender) = invariant!(self.senders.get_mut(key), "a sender of the same hop stands") {
             sender.resv_at = at;
             sender.set(RESV, true);
         }

@@ -426,7 +426,8 @@ impl Rsvp {
             self.hops.retain(wanted.hop);
         }
         if let Err(failure) = self.install(key, resources) {
-            if let Some(request) = self.branches.get_mut(key).and_then(|branch| branch.remove(wanted.hop)) {
+            let added = self.branches.get_mut(key).and_then(|branch| branch.remove(wanted.hop));
+            if let Some(request) = invariant!(added, "a request that is refused was added") {
                 self.release_hop(request.hop);
             }
             return Outcome::Failed(failure, true);
@@ -444,9 +445,13 @@ impl Rsvp {
         resources: &mut dyn Admission,
     ) -> Outcome {
         let gone = Outcome::Failed(Failure::new(ErrorCode::RSVP_SYSTEM, 0), false);
-        let Some(branch) = self.branches.get_mut(key) else { return gone };
+        let Some(branch) = invariant!(self.branches.get_mut(key), "a changed reservation stands") else {
+            return gone;
+        };
         let mut new = Self::request_of((&mut self.shared, self.now), wanted, senders, flowspec);
-        let Some(request) = branch.request_mut(wanted.hop) else { return gone };
+        let Some(request) = invariant!(branch.request_mut(wanted.hop), "a changed request stands") else {
+            return gone;
+        };
         if !request.carried().is_empty()
             && let Some(extra) = &request.extra
         {
@@ -474,7 +479,8 @@ impl Rsvp {
         {
             let branch = self.branches.get_mut(key);
             let in_place = branch.as_ref().is_some_and(|branch| branch.grant().is_some());
-            if let Some(request) = branch.and_then(|branch| branch.request_mut(wanted.hop)) {
+            let changed = branch.and_then(|branch| branch.request_mut(wanted.hop));
+            if let Some(request) = invariant!(changed, "a request stands after its change is refused") {
                 // The former request stays, and this message refreshed it.
                 *request = old;
                 request.expires = wanted.expires;

@@ -96,10 +96,15 @@ impl Rsvp {
             return Err(Refusal::Full);
         };
         self.note_changed(session);
-        if let Some(sender) = sender.and_then(|sender| self.senders.get_mut(sender)) {
-            sender.branches = key.index();
+        if let Some(of) = sender
+            && let Some(of) =
+                invariant!(self.senders.get_mut(of), "a reservation is made for a sender that stands")
+        {
+            of.branches = key.index();
         }
-        if let Some(record) = self.sessions.get_mut(session) {
+        if let Some(record) =
+            invariant!(self.sessions.get_mut(session), "a reservation is made in a session that stands")
+        {
             if sender.is_none() {
                 record.branches = key.index();
             }
@@ -128,7 +133,7 @@ impl Rsvp {
         } else {
             self.senders.get_index_mut(sender).map(|one| &mut one.branches)
         };
-        match head {
+        match invariant!(head, "a reservation ends before its sender and its session") {
             Some(head) if *head == key.index() => *head = next,
             Some(head) => {
                 let mut at = *head;
@@ -145,13 +150,17 @@ impl Rsvp {
         self.branches.disarm(key);
         self.branches.slab.remove(key);
         self.give_reservation_back(oif);
-        if let Some(record) = self.sessions.get_index_mut(session) {
+        if let Some(record) =
+            invariant!(self.sessions.get_index_mut(session), "a reservation ends before its session")
+        {
             record.reserved = record.reserved.saturating_sub(1);
             if record.reserved == 0 {
                 record.style = None;
             }
         }
-        if let Some(session) = self.sessions.key_of(session) {
+        if let Some(session) =
+            invariant!(self.sessions.key_of(session), "a session stands while its reservation ends")
+        {
             self.note_changed(session);
         }
     }

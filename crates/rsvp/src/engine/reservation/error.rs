@@ -291,7 +291,9 @@ impl Rsvp {
     }
 
     fn set_blockades(&mut self, session: Key, style: Style, concerned: &[Key], flowspec: FlowSpec) {
-        if let Some(record) = self.sessions.get_mut(session) {
+        if let Some(record) =
+            invariant!(self.sessions.get_mut(session), "blockade state is set in a session that stands")
+        {
             record.drop_ended_blockades(self.now);
         }
         let (mut hops, mut changed) = (BTreeSet::new(), BTreeSet::new());
@@ -309,7 +311,9 @@ impl Rsvp {
             let period = self.interfaces.period(iif, self.now);
             let life = Duration::from_millis(u64::from(period)) * self.config.blockade_multiplier;
             let until = Stamp::after(self.now + life);
-            if let Some(record) = self.sessions.get_mut(session) {
+            if let Some(record) =
+                invariant!(self.sessions.get_mut(session), "a session stands while it is blockaded")
+            {
                 if record.blockade(Blockade { of, flowspec, until }) {
                     changed.insert(hop);
                 }
@@ -353,16 +357,19 @@ impl Rsvp {
             }
         }
         for key in branches {
-            let hops: Vec<u32> = match self.branches.get(key) {
-                Some(branch) => branch.requests().map(|request| request.hop).collect(),
-                None => continue,
+            let Some(branch) =
+                invariant!(self.branches.get(key), "an error is passed on for a reservation that stands")
+            else {
+                continue;
             };
+            let hops: Vec<u32> = branch.requests().map(|request| request.hop).collect();
             let mut concerned = false;
             for hop in hops {
                 concerned |= self.pass_to(passed, key, hop);
             }
             // What is reserved here stays (RFC 2205 §3.1.8), so nothing ends.
-            if let Some(grant) = self.branches.get(key).filter(|_| concerned).and_then(Branch::grant) {
+            let branch = invariant!(self.branches.get(key), "a reservation stands after an error about it");
+            if let Some(grant) = branch.filter(|_| concerned).and_then(Branch::grant) {
                 resources.note_refused_beyond(grant, passed.error.node);
             }
         }

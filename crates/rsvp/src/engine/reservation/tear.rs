@@ -87,14 +87,20 @@ impl Rsvp {
         resources: &mut dyn Admission,
     ) -> bool {
         let style = self.sessions.get(session).and_then(|one| one.style);
-        let Some(request) = self.branches.get(branch).and_then(|one| one.request(hop)) else { return false };
+        let Some(record) = invariant!(self.branches.get(branch), "a released reservation stands") else {
+            return false;
+        };
+        let Some(request) = record.request(hop) else { return false };
         if style == Some(Style::Se) && !senders.iter().any(|sender| request.names(*sender)) {
             return false;
         }
         self.record_branch(upstream, session, branch);
         let mut whole = true;
         if style == Some(Style::Se)
-            && let Some(request) = self.branches.get_mut(branch).and_then(|one| one.request_mut(hop))
+            && let Some(request) = invariant!(
+                self.branches.get_mut(branch).and_then(|one| one.request_mut(hop)),
+                "a released request stands"
+            )
         {
             let named = &mut request.extra().senders;
             named.retain(|(sender, _)| !senders.contains(sender));
@@ -146,9 +152,13 @@ impl Rsvp {
     }
 
     fn without_sender(&mut self, session: Key, key: Key, egress: &[Iface], resources: &mut dyn Admission) {
-        let Some(branch) = self.branches.get(key).filter(|branch| egress.contains(&branch.oif)) else {
+        let Some(branch) = invariant!(self.branches.get(key), "a reservation that a sender leaves stands")
+        else {
             return;
         };
+        if !egress.contains(&branch.oif) {
+            return;
+        }
         if self.has_senders(session, branch) {
             self.reinstall(key, resources);
         } else {
