@@ -11,13 +11,13 @@ use crate::wire::{
     find_object, find_session, mri_encode, mri_parse, strip_magic,
 };
 
-#[cfg(feature = "engine")]
+#[cfg(feature = "kit")]
 mod engine;
-#[cfg(feature = "engine")]
+#[cfg(feature = "kit")]
 mod gateway;
-#[cfg(feature = "engine")]
+#[cfg(feature = "kit")]
 pub use engine::gist_engine;
-#[cfg(feature = "engine")]
+#[cfg(feature = "kit")]
 pub use gateway::gist_gateway;
 
 /// Octets that parse are encoded to a message that parses to the same. Octets that do not parse are reported in an Error

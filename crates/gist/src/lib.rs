@@ -20,6 +20,9 @@ pub mod apd;
 pub mod engine;
 #[cfg(feature = "engine")]
 pub mod gateway;
+#[cfg(feature = "kit")]
+#[cfg_attr(not(test), expect(clippy::expect_used, reason = "a kit of tests fails by a panic"))]
+pub mod kit;
 
 #[cfg(feature = "engine")]
 pub use engine::Counters;

@@ -5,27 +5,18 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 
 use signalbox_core::mri::PathCoupled;
-use signalbox_core::node::{Interface, NoRoute, Prefix, Route};
-use signalbox_core::packet::{Received, router_alert_v4};
+use signalbox_core::node::{NoRoute, Prefix};
 use signalbox_core::service::{
-    Indication, MessageHandle, Request, SendMessage, SiiHandle, StateHandle, TransferAttributes,
+    MessageHandle, Request, SendMessage, SiiHandle, StateHandle, TransferAttributes,
 };
-use signalbox_core::{Direction, Entry, IfIndex, Mri, NslpId, SessionId, Time};
-use signalbox_wire::Writer;
+use signalbox_core::{Direction, IfIndex, Mri, SessionId, Time};
 
-use crate::engine::{
-    ChannelClosed, ChannelId, Config, Gist, Input, Output, PeeringPolicy, Registration, Transport,
-};
-use crate::wire::{Encapsulation, Header, MAGIC, Message, MessageType, Nli, PORT, strip_magic};
+use crate::engine::{ChannelClosed, ChannelId, Config, Input, PeeringPolicy, Transport};
+use crate::kit::{self, NSLP, Out, Peer, Via, bare, datagram, interface, read, route};
+use crate::wire::{Header, MAGIC, Message, MessageType, PORT, strip_magic};
 
-/// The application of the node.
-const NSLP: NslpId = NslpId::PING;
-/// Router Alert value of the application.
-const ALERT: u16 = 7;
 /// Operations of one run.
 const OPERATIONS: usize = 256;
-/// Deadlines in one pause; more are an endless loop.
-const DEADLINES: u32 = 20_000;
 /// Octets of the headers of IPv4 and UDP. Amplification is counted in IP packets, as docs/security.md does.
 const HEADERS: usize = 28;
 
@@ -61,10 +52,6 @@ fn flow(number: u8) -> Mri {
     Mri::PathCoupled(PathCoupled::between(src, dst))
 }
 
-fn nli(identity: &[u8], interface: IpAddr) -> Nli<'_> {
-    Nli { peer_identity: identity, ip_ttl: 64, validity_ms: 30_000, interface }
-}
-
 /// Octets of the operation list.
 struct Source<'a>(&'a [u8]);
 
@@ -94,8 +81,7 @@ impl<'a> Source<'a> {
 }
 
 struct Node {
-    gist: Gist,
-    now: Time,
+    kit: kit::Node,
     /// The newest Query and the newest Response that the node sent, from the magic number on.
     query: Vec<u8>,
     response: Vec<u8>,
@@ -123,11 +109,8 @@ impl Node {
         config.associations.always = settings & 32 != 0;
         config.associations.max = 4;
         let policy = if settings & 64 == 0 { PeeringPolicy::Always } else { PeeringPolicy::Ask };
-        let mut gist = Gist::new(config, [1; 32]).ok()?;
-        gist.register(NSLP, Registration { policy, router_alert: ALERT, router_alert_v6: None });
         let mut node = Self {
-            gist,
-            now: Time::from_secs(10),
+            kit: kit::Node::new(config, policy, [1; 32]).ok()?,
             query: Vec::new(),
             response: Vec::new(),
             channels: BTreeSet::new(),
@@ -136,49 +119,40 @@ impl Node {
             state: None,
             accepted: 0,
         };
-        let interfaces = [(1, LEFT), (2, RIGHT)].map(|(number, address)| Interface {
-            ifindex: IfIndex(number),
-            name: format!("eth{number}"),
-            up: true,
-            tunnel: false,
-            mtu: 1500,
-            addresses: vec![address],
-        });
-        node.input(Input::Interfaces(&interfaces));
+        node.kit.now = Time::from_secs(10);
+        node.input(Input::Interfaces(&[interface(1, vec![LEFT]), interface(2, vec![RIGHT])]));
         Some(node)
     }
 
     fn input(&mut self, input: Input<'_>) {
-        self.gist.handle(self.now, input);
+        self.kit.handle(input);
         self.drain();
     }
 
     fn drain(&mut self) {
-        while let Some(output) = self.gist.poll() {
-            match output {
-                Output::Transmit(packet) => {
+        for (_, out) in self.kit.out.drain(..) {
+            match out {
+                Out::Sent(packet) => {
                     self.sent += HEADERS + packet.options.len() + packet.payload.len();
-                    let header = strip_magic(packet.payload).and_then(|octets| Header::parse(octets).ok());
+                    let header = strip_magic(&packet.payload).and_then(|octets| Header::parse(octets).ok());
                     match header.map(|header| header.kind) {
-                        Some(MessageType::QUERY) => self.query = packet.payload.to_vec(),
-                        Some(MessageType::RESPONSE) => self.response = packet.payload.to_vec(),
+                        Some(MessageType::QUERY) => self.query = packet.payload,
+                        Some(MessageType::RESPONSE) => self.response = packet.payload,
                         _ => {}
                     }
                 }
-                Output::RouteLookup { id, .. } => self.lookups.push(id),
-                Output::Indication(Indication::RecvMessage(message)) => {
-                    if let Some(state) = message.state {
-                        self.state = Some((state, message.sii));
-                    }
+                Out::Lookup(id, _) => self.lookups.push(id),
+                Out::Delivered(message) => {
+                    self.state = message.state.map(|state| (state, message.sii)).or(self.state);
                 }
-                Output::Indication(_) => {}
-                Output::ChannelOpen { channel, .. } => {
+                Out::Status(..) | Out::Notified(..) => {}
+                Out::Opened(channel, ..) => {
                     assert!(channel.0 & 1 == 1 && self.channels.insert(channel), "{channel} is not new");
                 }
-                Output::ChannelSend { channel, .. } | Output::ChannelRead { channel, .. } => {
+                Out::Over(kit::Over { channel, .. }) | Out::Read(channel, _) => {
                     assert!(self.channels.contains(&channel), "{channel} is not open");
                 }
-                Output::ChannelClose { channel, .. } => {
+                Out::Closed(channel, _) => {
                     assert!(self.channels.remove(&channel), "{channel} is not open");
                 }
             }
@@ -188,54 +162,37 @@ impl Node {
     /// Answers the lookups that are open.
     fn routes(&mut self, fail: bool) {
         for id in core::mem::take(&mut self.lookups) {
-            let route = Route { ifindex: IfIndex(2), src: RIGHT, gateway: None, mtu: 1500, local: false };
-            let result = if fail { Err(NoRoute::Unreachable) } else { Ok(route) };
+            let result = if fail { Err(NoRoute::Unreachable) } else { Ok(route(IfIndex(2), RIGHT)) };
             self.input(Input::Route { id, result });
         }
     }
 
     /// Gives the node a datagram, and bounds what leaves because of it.
     fn datagram(&mut self, src: IpAddr, dst: IpAddr, ifindex: IfIndex, alert: bool, payload: &[u8]) {
-        let alert_option = router_alert_v4(ALERT);
-        let options = if alert { &alert_option[..] } else { &[] };
-        let (src, dst) = (SocketAddr::new(src, PORT), SocketAddr::new(dst, PORT));
+        let way = if alert { Via::q_mode } else { Via::normal };
+        let via = way(ifindex, (src, PORT).into(), (dst, PORT).into());
+        let gist = &mut self.kit.gist;
         // A node without state has no messages that wait for this one.
-        let queued = if self.gist.session_count() == 0 { 0 } else { self.gist.config().max_queued };
+        let queued = if gist.session_count() == 0 { 0 } else { gist.config().max_queued };
         self.sent = 0;
-        self.gist.prepare([payload].into_iter());
-        self.input(Input::Datagram(Received {
-            entry: Entry::Udp(PORT),
-            src,
-            dst,
-            ifindex,
-            ttl: 64,
-            tos: 0,
-            options,
-            payload,
-        }));
-        let came = HEADERS + options.len() + payload.len();
+        gist.prepare([payload].into_iter());
+        self.input(Input::Datagram(via.packet(payload)));
+        let came = HEADERS + via.options.len() + payload.len();
         assert!(self.sent <= came * 3 / 2 + queued, "{} octets because of {came}", self.sent);
     }
 
     fn wait(&mut self, time: Duration) {
-        let end = self.now + time;
-        for _ in 0..DEADLINES {
-            let Some(next) = self.gist.next_deadline().filter(|next| *next <= end) else {
-                self.now = end;
-                return self.input(Input::Timer);
-            };
-            self.now = self.now.max(next);
-            self.input(Input::Timer);
-        }
-        panic!("timers come again and again");
+        self.kit.until(self.kit.now + time);
+        self.input(Input::Timer);
     }
 
     /// Checks the properties that always hold.
     fn check(&self) {
-        for table in self.gist.tables() {
+        let gist = &self.kit.gist;
+        for table in gist.tables() {
             assert!(table.size <= table.limit, "{table:?}");
         }
-        assert!(self.gist.session_count() <= 6 && self.gist.peer_count() <= 4);
+        assert!(gist.session_count() <= 6 && gist.peer_count() <= 4);
     }
 
     /// A message of a neighbour, changed as the operations say.
@@ -245,38 +202,26 @@ impl Node {
         let number = source.next().unwrap_or(0);
         let identity = [b'p', control >> 3 & 3];
         let cookie = [number; 8];
-        let mut message = Message::new(kind, NSLP, 64);
-        message.mri = Some(flow(number).into());
-        message.session = Some(session(number >> 2));
-        message.nli = Some(nli(&identity, from));
-        let about = parsed(if kind == MessageType::RESPONSE { &query } else { &response });
-        match kind {
-            MessageType::QUERY => message.query_cookie = Some(&cookie),
-            MessageType::RESPONSE | MessageType::CONFIRM => {
-                let Some(about) = about else { return };
-                message.mri = about.mri.map(|mri| mri.inverted());
-                message.session = about.session;
-                message.query_cookie = about.query_cookie.filter(|_| kind == MessageType::RESPONSE);
-                message.responder_cookie = about.responder_cookie;
-                if kind == MessageType::RESPONSE {
-                    message.header.r = number & 1 == 0;
-                    message.responder_cookie = Some(b"responder cookie");
-                    message.stack_proposal = about.stack_proposal;
-                    message.stack_configuration = about.stack_configuration;
-                }
+        let peer = Peer::new(&identity, from);
+        let (mri, session) = (flow(number), session(number >> 2));
+        let message = match kind {
+            MessageType::QUERY => peer.query(mri, session, &cookie),
+            MessageType::RESPONSE => {
+                let Some(query) = read(&query) else { return };
+                let mut message = peer.response_with(&query, b"responder cookie");
+                message.header.r = number & 1 == 0;
+                message.stack_proposal = query.stack_proposal;
+                message.stack_configuration = query.stack_configuration;
+                message
             }
-            _ => {
-                message.nslp_data = Some(b"data");
-                if number & 0x80 != 0 {
-                    let mri = flow(number).with_direction(Direction::Upstream);
-                    message.mri = Some(mri.into());
-                }
+            MessageType::CONFIRM => {
+                let Some(response) = read(&response) else { return };
+                peer.confirm(&response)
             }
-        }
-        let mut octets = MAGIC.to_vec();
-        if message.encode(&mut Writer::new(&mut octets)).is_err() {
-            return;
-        }
+            _ if number & 0x80 != 0 => peer.data(mri.with_direction(Direction::Upstream), session, b"data"),
+            _ => peer.data(mri, session, b"data"),
+        };
+        let Ok(mut octets) = datagram(&message) else { return };
         source.change(&mut octets);
         let query_mode = kind == MessageType::QUERY && number & 0x40 == 0;
         if query_mode {
@@ -312,20 +257,14 @@ impl Node {
             kind => {
                 let (state, sii) = self.state.map_or((None, None), |(state, sii)| (Some(state), sii));
                 Request::SendMessage(SendMessage {
-                    data: &[7; 64],
                     handle: Some(MessageHandle(number.into())),
-                    nslp: NSLP,
-                    session,
-                    mri,
                     state: state.filter(|_| kind & 1 == 0),
                     sii: sii.filter(|_| kind == 7),
                     attributes: TransferAttributes {
                         reliable: kind & 2 != 0,
                         ..TransferAttributes::default()
                     },
-                    timeout: None,
-                    ip_ttl: None,
-                    hops: None,
+                    ..kit::message(&[7; 64], mri, session)
                 })
             }
         };
@@ -381,19 +320,16 @@ impl Node {
     /// A whole message over a channel.
     fn over(&mut self, channel: ChannelId, number: u8, source: &mut Source<'_>) {
         let response = core::mem::take(&mut self.response);
-        let kind = if number & 8 == 0 { MessageType::DATA } else { MessageType::CONFIRM };
-        let mut message = Message::new(kind, NSLP, 64);
-        let about = parsed(&response);
-        message.mri = about.as_ref().and_then(|about| about.mri.as_ref()).map(|mri| mri.inverted());
-        message.session = about.as_ref().and_then(|about| about.session);
-        if kind == MessageType::DATA {
+        let peer = Peer::new(b"p\0", v4(10, 1, 0, 2));
+        let nothing = Message::new(MessageType::CONFIRM, NSLP, 64);
+        let mut message = read(&response).map_or(nothing, |response| peer.confirm(&response));
+        if number & 8 == 0 {
+            // Data have the flow and the session of a Confirm.
+            message.header.kind = MessageType::DATA;
+            (message.nli, message.responder_cookie) = (None, None);
             message.nslp_data = Some(b"data");
-        } else if let Some(about) = &about {
-            message.nli = Some(nli(b"p\0", v4(10, 1, 0, 2)));
-            message.responder_cookie = about.responder_cookie;
         }
-        let mut octets = Vec::new();
-        if message.encode(&mut Writer::new(&mut octets)).is_ok() {
+        if let Ok(mut octets) = bare(&message) {
             source.change(&mut octets);
             self.input(Input::ChannelOctets { channel, octets: &octets });
         }
@@ -401,13 +337,6 @@ impl Node {
             self.response = response;
         }
     }
-}
-
-/// A message that the node sent, from the magic number on.
-fn parsed(octets: &[u8]) -> Option<Message<'_>> {
-    let octets = strip_magic(octets)?;
-    let header = Header::parse(octets).ok()?;
-    Message::parse(octets, Encapsulation::of(&header, true)).ok()
 }
 
 /// A node handles all messages of its peers and of strangers, all requests of its application and all events of its
@@ -449,5 +378,5 @@ pub fn gist_engine(octets: &[u8]) {
         node.wait(Duration::from_secs(30));
     }
     node.check();
-    assert_eq!(node.gist.session_count(), 0, "soft state ends");
+    assert_eq!(node.kit.gist.session_count(), 0, "soft state ends");
 }

@@ -21,7 +21,7 @@ fn track(rig: &mut Rig, [src, dst]: [(&str, u16); 2], [source, destination]: [(&
         destination: at(destination.0, destination.1),
         by_pinhole: false,
     };
-    rig.tracked = vec![(packets, translation)];
+    rig.translation = Box::new(move |found| (*found == packets).then_some(translation));
 }
 
 /// The kernel translates the flow of the host inside to this external port.
@@ -43,7 +43,7 @@ pub(crate) fn handshake(rig: &mut Rig) -> u16 {
     rig.outward(&query(outbound(), HOST));
     let sent = rig.sent();
     let answer = encode(&response(&sent.message(), FAR));
-    rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &answer);
+    rig.packet(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &answer);
     assert_eq!(rig.sent().message().header.kind, MessageType::RESPONSE);
     sent.mri().src_port.unwrap()
 }
@@ -80,7 +80,7 @@ fn a_flow_that_has_ended_keeps_its_port() {
     handshake(&mut rig);
     leaving(&mut rig, 1026);
     assert_eq!(handshake(&mut rig), 1026);
-    rig.tracked.clear();
+    rig.translation = Box::new(|_| None);
     assert_eq!(handshake(&mut rig), 1026);
     assert_eq!(flow_in_kernel(&rig).unwrap().pinhole.source, endpoint(EXTERNAL, 1026));
     let questions = rig.questions;
@@ -94,7 +94,8 @@ fn a_flow_that_has_ended_keeps_its_port() {
 fn the_port_of_a_former_binding_is_bound_again() {
     let mut rig = Rig::new();
     leaving(&mut rig, 20_123);
-    rig.tracked[0].1.by_pinhole = true;
+    let flow = core::mem::replace(&mut rig.translation, Box::new(|_| None));
+    rig.translation = Box::new(move |found| Some(Translation { by_pinhole: true, ..flow(found)? }));
     assert_eq!(handshake(&mut rig), 20_123);
     assert_eq!(flow_in_kernel(&rig).unwrap().pinhole.source, endpoint(EXTERNAL, 20_123));
     assert_eq!(rig.counters().adopted, 0);
@@ -135,7 +136,7 @@ fn a_flow_from_outside_that_stands_has_its_host() {
     let inside = rig.sent();
     assert_eq!((inside.dst, inside.mri().dst_port), (at(SECOND, 270), Some(9)));
     let answer = encode(&response(&inside.message(), SECOND));
-    rig.inject(&Via::normal(INSIDE, at(SECOND, 270), at(FAR, 270)), &answer);
+    rig.packet(&Via::normal(INSIDE, at(SECOND, 270), at(FAR, 270)), &answer);
     rig.sent();
     assert!(rig.binding(17, Some((FAR, Some(6000))), (EXTERNAL, 7777)).is_none());
     assert_eq!((rig.counters().adopted, rig.counters().contradictions), (1, 0));

@@ -1,5 +1,6 @@
 //! Forged objects, and hosts that ask for everything.
 
+use signalbox_core::IfIndex;
 use signalbox_gist::gateway::{Config, Input};
 use signalbox_gist::wire::{ErrorCode, GistError, List, Message, MessageType, NatTraversal, Replaced};
 
@@ -33,7 +34,7 @@ fn forged_responses_make_no_bindings() {
         let message = sent.message();
         let mut forged = response(&message, FAR);
         change(&mut forged);
-        rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &encode(&forged));
+        rig.packet(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &encode(&forged));
         rig.quiet();
         assert!(rig.opened().is_empty());
         let counters = rig.counters();
@@ -44,13 +45,13 @@ fn forged_responses_make_no_bindings() {
     }
     let mut rig = Rig::new();
     let (_, answer) = answered(&mut rig);
-    rig.inject(&Via::normal(INSIDE, at(SECOND, 270), at(FAR2, 4000)), &answer);
+    rig.packet(&Via::normal(INSIDE, at(SECOND, 270), at(FAR2, 4000)), &answer);
     rig.quiet();
     assert!(rig.opened().is_empty());
     assert_eq!(rig.counters().foreign_link, 1);
     // The same object at a gateway with other keys.
     let mut other = Rig::between(config(), [GATE, EXTERNAL], 9);
-    other.inject(&Via::normal(OUTSIDE, at(FAR, 270), at(EXTERNAL, 20_000)), &answer);
+    other.packet(&Via::normal(OUTSIDE, at(FAR, 270), at(EXTERNAL, 20_000)), &answer);
     other.quiet();
     assert!(other.opened().is_empty());
 }
@@ -65,12 +66,12 @@ fn a_changed_entry_is_foreign() {
     for at_octet in start..start + 22 {
         let mut forged = answer.clone();
         forged[at_octet] ^= 0x80;
-        rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &forged);
+        rig.packet(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &forged);
         rig.quiet();
         assert!(rig.opened().is_empty(), "octet {at_octet}");
     }
     assert_eq!(rig.counters().foreign_forged, 22);
-    rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &answer);
+    rig.packet(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &answer);
     rig.sent();
     assert_eq!(rig.counters().activated, 1);
 }
@@ -81,19 +82,19 @@ fn a_replayed_response_changes_nothing() {
     let mut rig = Rig::new();
     let (sent, answer) = answered(&mut rig);
     let via = Via::normal(OUTSIDE, at(FAR, 270), sent.src);
-    rig.inject(&via, &answer);
+    rig.packet(&via, &answer);
     rig.sent();
     let size = rig.gateway.tables()[0].size;
     rig.opened();
     for _ in 0..100 {
-        rig.inject(&via, &answer);
+        rig.packet(&via, &answer);
         rig.sent();
     }
     assert_eq!(rig.gateway.tables()[0].size, size);
     assert!(rig.opened().is_empty());
     // After the key has changed twice it is foreign.
     rig.until(1000);
-    rig.inject(&via, &answer);
+    rig.packet(&via, &answer);
     rig.quiet();
     assert_eq!(rig.gateway.tables()[0].size, 0);
 }
@@ -122,7 +123,7 @@ fn deep_nesting_is_bounded() {
         }
         let mut forged = response(&message, FAR);
         forged.nat_traversal = Some(nat);
-        rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), at(EXTERNAL, 9)), &encode(&forged));
+        rig.packet(&Via::normal(OUTSIDE, at(FAR, 270), at(EXTERNAL, 9)), &encode(&forged));
         rig.quiet();
     }
     assert_eq!((rig.counters().too_deep, rig.counters().foreign_forged), (2, 3));
@@ -137,7 +138,7 @@ fn what_cannot_be_verified_is_not_sent_on() {
     let sent = rig.sent();
     let leased = sent.src;
     let true_answer = response(&sent.message(), FAR);
-    rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), leased), &encode(&true_answer));
+    rig.packet(&Via::normal(OUTSIDE, at(FAR, 270), leased), &encode(&true_answer));
     rig.sent();
     rig.opened();
     // The object of another gateway, with data of the attacker in its entry.
@@ -169,29 +170,29 @@ fn what_cannot_be_verified_is_not_sent_on() {
         (INSIDE, SECOND, at(HOST, 4711)),
         (INSIDE, SECOND, at(FAR, 4711)),
         (INSIDE, SECOND, leased),
-        (3, FAR, at(HOST, 270)),
+        (IfIndex(3), FAR, at(HOST, 270)),
     ];
     for (ifindex, src, dst) in ends {
         for octets in &forged {
-            rig.inject(&Via::normal(ifindex, at(src, 270), dst), octets);
+            rig.packet(&Via::normal(ifindex, at(src, 270), dst), octets);
             rig.quiet();
         }
         // With a Router Alert too.
-        rig.inject(&Via { dst, ..Via::q_mode(ifindex, at(src, 270), FAR) }, &forged[0]);
+        rig.packet(&Via { dst, ..q_mode(ifindex, at(src, 270), FAR) }, &forged[0]);
         rig.quiet();
         // Without an object: the kernel does not redirect it, but it may be addressed to this node.
         let mut plain = encode(&response(&query(outbound(), FAR), FAR));
         plain[TYPE] = MessageType::DATA.0;
-        rig.inject(&Via::normal(ifindex, at(src, 270), dst), &plain);
+        rig.packet(&Via::normal(ifindex, at(src, 270), dst), &plain);
         rig.quiet();
-        rig.inject(&Via::normal(ifindex, at(src, 270), dst), b"no GIST");
+        rig.packet(&Via::normal(ifindex, at(src, 270), dst), b"no GIST");
         rig.quiet();
     }
     // Queries and Data in Q-mode from outside to hosts inside, past the external address.
     for octets in [encode(&query(udp((FAR, 6000), (HOST, 5000)), FAR)), of(MessageType::DATA, 0x80)] {
         for dst in [HOST, SECOND, FAR2] {
-            rig.inject(&Via::q_mode(OUTSIDE, at(FAR, 270), dst), &octets);
-            rig.inject(&Via::q_mode(3, at(FAR, 270), dst), &octets);
+            rig.packet(&q_mode(OUTSIDE, at(FAR, 270), dst), &octets);
+            rig.packet(&q_mode(IfIndex(3), at(FAR, 270), dst), &octets);
             rig.quiet();
         }
     }
@@ -199,7 +200,7 @@ fn what_cannot_be_verified_is_not_sent_on() {
     let counters = rig.counters();
     assert!(counters.foreign_forged > 50 && counters.foreign_cookie > 0, "{counters:?}");
     // The true answer still passes.
-    rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), leased), &encode(&true_answer));
+    rig.packet(&Via::normal(OUTSIDE, at(FAR, 270), leased), &encode(&true_answer));
     assert_eq!(rig.sent().dst, at(HOST, 270));
 }
 
@@ -232,7 +233,7 @@ fn many_bindings_end_in_parts() {
     }
     rig.now = rig.now + core::time::Duration::from_secs(3600);
     let mut left = || {
-        rig.gateway.handle(rig.now, Input::Timer);
+        rig.0.gateway.handle(rig.0.now, Input::Timer);
         (rig.gateway.tables()[0].size, rig.gateway.next_deadline().is_some_and(|at| at <= rig.now))
     };
     // One binding is for the messages of the host.
@@ -249,7 +250,7 @@ fn ways_to(rig: &Rig, host: &str) -> Vec<Open> {
 fn naming(rig: &mut Rig, from: (&str, u16), host: &str) {
     let mut message = query(udp((from.0, 5000), (FAR, 6000)), host);
     message.header.s = false;
-    rig.inject(&Via::q_mode(INSIDE, at(from.0, from.1), FAR), &encode(&message));
+    rig.packet(&q_mode(INSIDE, at(from.0, from.1), FAR), &encode(&message));
 }
 
 /// GISTNAT-D7.1-01: a Query whose NLI names another host opens no port of that host, neither when it passes nor when its
@@ -262,7 +263,7 @@ fn a_query_opens_no_port_of_the_host_that_it_names() {
     naming(&mut rig, (SECOND, 270), HOST);
     let sent = rig.sent();
     let answer = encode(&response(&with_tls(sent.message()), FAR));
-    rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &answer);
+    rig.packet(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &answer);
     assert_eq!(rig.sent().dst, at(HOST, 270));
     assert!(ways_to(&rig, HOST).is_empty(), "{:?}", rig.standing);
     assert!(rig.binding(17, Some((SECOND, Some(5000))), (FAR, 6000)).is_some(), "its own flow");
@@ -284,7 +285,7 @@ fn a_query_keeps_no_port_of_the_host_that_it_names() {
         naming(&mut rig, (SECOND, 270), HOST);
         let sent = rig.sent();
         let answer = encode(&response(&sent.message(), FAR));
-        rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &answer);
+        rig.packet(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &answer);
         rig.sent();
         assert_eq!(ways_to(&rig, HOST).is_empty(), time == 40);
     }
@@ -321,7 +322,7 @@ fn a_response_opens_no_port_of_the_host_that_it_names() {
     rig.inward(&with_tls(query(inbound(), FAR)));
     let inside = rig.sent();
     let answer = encode(&response(&inside.message(), SECOND));
-    rig.inject(&Via::normal(INSIDE, at(HOST, 270), at(FAR, 270)), &answer);
+    rig.packet(&Via::normal(INSIDE, at(HOST, 270), at(FAR, 270)), &answer);
     assert_eq!(rig.sent().message().nli.unwrap().interface, ip(EXTERNAL));
     assert!(ways_to(&rig, SECOND).is_empty(), "{:?}", rig.standing);
     assert_eq!(ways_to(&rig, HOST).len(), 1, "the flow, which is the host's own");
@@ -354,9 +355,9 @@ fn the_rate_of_a_source_is_limited() {
 #[test]
 fn a_forged_source_leaves_the_rate_to_the_host_inside() {
     let mut rig = Rig::with(Config { queries_of_source: 8, ..config() });
-    let forged = Via::q_mode(OUTSIDE, at(HOST, 270), EXTERNAL);
+    let forged = q_mode(OUTSIDE, at(HOST, 270), EXTERNAL);
     for _ in 0..100 {
-        rig.inject(&forged, &encode(&query(outbound(), HOST)));
+        rig.packet(&forged, &encode(&query(outbound(), HOST)));
     }
     assert_eq!(rig.counters().queries_limited, 98);
     rig.outward(&query(outbound(), HOST));
@@ -364,16 +365,16 @@ fn a_forged_source_leaves_the_rate_to_the_host_inside() {
 }
 
 /// A host inside has a session: its Query passes, and the Response returns and confirms its bindings.
-fn is_served(rig: &mut Rig, (ifindex, host, port): (u32, &str, u16)) -> bool {
+fn is_served(rig: &mut Rig, (ifindex, host, port): (IfIndex, &str, u16)) -> bool {
     rig.unwatched();
     let message = query(udp((host, port), (FAR2, 6000)), host);
-    rig.inject(&Via::q_mode(ifindex, at(host, 270), FAR2), &encode(&message));
+    rig.packet(&q_mode(ifindex, at(host, 270), FAR2), &encode(&message));
     let Some(sent) = rig.last() else { return false };
     if sent.message().header.kind != MessageType::QUERY {
         return false;
     }
     let answer = encode(&response(&sent.message(), FAR2));
-    rig.inject(&Via::normal(OUTSIDE, at(FAR2, 270), sent.src), &answer);
+    rig.packet(&Via::normal(OUTSIDE, at(FAR2, 270), sent.src), &answer);
     let is_back = rig.last().is_some_and(|sent| sent.dst == at(host, 270));
     is_back && rig.binding(17, Some((host, Some(port))), (FAR2, 6000)).is_some()
 }
@@ -390,7 +391,7 @@ fn forged_queries_from_outside_leave_bindings_to_hosts_inside() {
             rig.inward(&query(udp((&far, 6000), (EXTERNAL, 7000)), &far));
             if answered && let Some(inside) = rig.last().filter(|sent| sent.dst == at(HOST, 270)) {
                 let answer = encode(&response(&inside.message(), HOST));
-                rig.inject(&Via::normal(INSIDE, at(HOST, 270), inside.src), &answer);
+                rig.packet(&Via::normal(INSIDE, at(HOST, 270), inside.src), &answer);
             }
             rig.unwatched();
         }
@@ -404,7 +405,7 @@ fn forged_queries_from_outside_leave_bindings_to_hosts_inside() {
 /// Forged Queries of hosts inside leave bindings and ports to hosts behind another interface, and to those behind the same one.
 #[test]
 fn forged_queries_from_inside_leave_bindings_and_ports_to_others() {
-    const OTHER: u32 = 4;
+    const OTHER: IfIndex = IfIndex(4);
     for (max_bindings, last_port) in [(1024, 32_767), (16_384, 17_407)] {
         let inside = vec!["eth1".to_owned(), "eth4".to_owned()];
         let settings = Config { queries_of_source: 0, max_bindings, last_port, inside, ..config() };
@@ -414,7 +415,7 @@ fn forged_queries_from_inside_leave_bindings_and_ports_to_others() {
             interface(OUTSIDE, EXTERNAL, 1500),
             interface(OTHER, "10.4.0.1", 1500),
         ];
-        rig.gateway.handle(rig.now, Input::Interfaces(&all));
+        rig.0.gateway.handle(rig.0.now, Input::Interfaces(&all));
         assert!(is_served(&mut rig, (INSIDE, HOST, 4000)));
         for number in 0..16_000_u32 {
             let host = std::net::Ipv4Addr::from(0x0a10_0000 + number).to_string();
@@ -443,10 +444,10 @@ fn errors_about_forged_queries_leave_some_to_other_interfaces() {
     payload[18] = 0x78; // IP version 7
     for number in 0..1000_u32 {
         let host = std::net::Ipv4Addr::from(0x0a00_0100 + number).to_string();
-        rig.inject(&Via::q_mode(INSIDE, at(&host, 270), FAR), &payload);
+        rig.packet(&q_mode(INSIDE, at(&host, 270), FAR), &payload);
         rig.last();
     }
     assert!(rig.counters().errors_suppressed > 0);
-    rig.inject(&Via::q_mode(OUTSIDE, at(FAR, 270), EXTERNAL), &payload);
+    rig.packet(&q_mode(OUTSIDE, at(FAR, 270), EXTERNAL), &payload);
     assert_eq!(rig.sent().error().code, ErrorCode::OBJECT_VALUE);
 }

@@ -1,6 +1,6 @@
 //! Querying node outside, Responding node inside.
 
-use signalbox_core::Mri;
+use signalbox_core::{IfIndex, Mri};
 use signalbox_gist::gateway::Config;
 use signalbox_gist::wire::{GistError, MessageType};
 
@@ -30,7 +30,7 @@ fn a_response_opens_the_way_inside() {
     rig.inward(&with_tls(query(inbound(), FAR)));
     let inside = rig.sent();
     let answer = response(&inside.message(), HOST);
-    rig.inject(&Via::normal(INSIDE, at(HOST, 270), at(FAR, 270)), &encode(&answer));
+    rig.packet(&Via::normal(INSIDE, at(HOST, 270), at(FAR, 270)), &encode(&answer));
     let outside = rig.sent();
     assert_eq!((outside.src, outside.dst), (at(EXTERNAL, 270), at(FAR, 270)));
     let found = outside.message();
@@ -68,7 +68,7 @@ fn two_responders_have_two_external_ports() {
         rig.inward(&with_tls(query(udp((FAR, 6000), (EXTERNAL, port)), FAR)));
         let inside = rig.sent();
         let answer = response(&inside.message(), host);
-        rig.inject(&Via::normal(INSIDE, at(host, 270), at(FAR, 270)), &encode(&answer));
+        rig.packet(&Via::normal(INSIDE, at(host, 270), at(FAR, 270)), &encode(&answer));
         ports.push(offered(&rig.sent().message()).unwrap());
         let open = rig.binding(6, Some((FAR, None)), (EXTERNAL, *ports.last().unwrap())).unwrap();
         assert_eq!(open.pinhole.destination, endpoint(host, 6123));
@@ -88,7 +88,7 @@ fn a_response_waits_for_the_kernel() {
     let inside = rig.sent();
     rig.slow = true;
     let answer = response(&inside.message(), HOST);
-    rig.inject(&Via::normal(INSIDE, at(HOST, 270), at(FAR, 270)), &encode(&answer));
+    rig.packet(&Via::normal(INSIDE, at(HOST, 270), at(FAR, 270)), &encode(&answer));
     for _ in 0..4 {
         rig.quiet();
         assert!(rig.answer());
@@ -105,7 +105,7 @@ fn a_further_flow_of_associated_nodes_needs_no_response() {
     let mut rig = Rig::new();
     rig.inward(&with_tls(query(inbound(), FAR)));
     let inside = rig.sent();
-    rig.inject(
+    rig.packet(
         &Via::normal(INSIDE, at(HOST, 270), at(FAR, 270)),
         &encode(&response(&inside.message(), HOST)),
     );
@@ -132,7 +132,7 @@ fn an_error_returns_and_opens_nothing() {
     rig.inward(&query(inbound(), FAR));
     let inside = rig.sent();
     let message = error(&inside.message(), HOST, GistError::ENDPOINT_FOUND);
-    rig.inject(&Via::normal(INSIDE, at(HOST, 270), at(FAR, 270)), &encode(&message));
+    rig.packet(&Via::normal(INSIDE, at(HOST, 270), at(FAR, 270)), &encode(&message));
     let outside = rig.sent();
     assert_eq!((outside.src, outside.dst), (at(EXTERNAL, 270), at(FAR, 270)));
     let found = outside.message();
@@ -161,7 +161,7 @@ fn a_query_for_no_host_is_refused() {
 #[test]
 fn a_query_from_a_third_link_is_not_taken() {
     let mut rig = Rig::new();
-    rig.inject(&Via::q_mode(3, at(FAR, 270), EXTERNAL), &encode(&query(inbound(), FAR)));
+    rig.packet(&q_mode(IfIndex(3), at(FAR, 270), EXTERNAL), &encode(&query(inbound(), FAR)));
     rig.quiet();
     assert_eq!(rig.counters().not_for_gateway, 1);
 }
@@ -174,7 +174,7 @@ fn the_hop_count_of_a_response_does_not_become_0() {
     let inside = rig.sent();
     let mut answer = response(&inside.message(), HOST);
     answer.header.hops = 1;
-    rig.inject(&Via::normal(INSIDE, at(HOST, 270), at(FAR, 270)), &encode(&answer));
+    rig.packet(&Via::normal(INSIDE, at(HOST, 270), at(FAR, 270)), &encode(&answer));
     assert_eq!(rig.sent().message().header.hops, 1);
 }
 
@@ -196,12 +196,12 @@ fn an_upstream_query_finds_the_sender_inside() {
 fn both_ends_inside_meet_through_the_gateway() {
     let mut rig = Rig::new();
     let flow = udp((SECOND, 4000), (EXTERNAL, 7000));
-    rig.inject(&Via::q_mode(INSIDE, at(SECOND, 270), EXTERNAL), &encode(&query(flow, SECOND)));
+    rig.packet(&q_mode(INSIDE, at(SECOND, 270), EXTERNAL), &encode(&query(flow, SECOND)));
     let sent = rig.sent();
     assert_eq!((sent.src.ip(), sent.dst), (ip(EXTERNAL), at(HOST, 270)));
     assert_eq!((sent.mri().src, sent.mri().dst, sent.mri().dst_port), (ip(EXTERNAL), ip(HOST), Some(5000)));
     assert_eq!((sent.message().nli.unwrap().interface, sent.nats()), (ip(EXTERNAL), 1));
-    rig.inject(&Via::normal(INSIDE, at(HOST, 270), sent.src), &encode(&response(&sent.message(), HOST)));
+    rig.packet(&Via::normal(INSIDE, at(HOST, 270), sent.src), &encode(&response(&sent.message(), HOST)));
     let answer = rig.sent();
     assert_eq!((answer.src, answer.dst), (at(EXTERNAL, 270), at(SECOND, 270)));
     assert_eq!(answer.message().nli.unwrap().interface, ip(EXTERNAL));

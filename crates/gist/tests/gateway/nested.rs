@@ -18,7 +18,7 @@ fn two() -> [Rig; 2] {
 fn through([first, second]: &mut [Rig; 2], message: &Message<'_>) -> [Packet; 2] {
     first.outward(message);
     let between = first.sent();
-    second.inject(&Via { src: between.src, ..Via::q_mode(INSIDE, between.src, FAR) }, &between.payload);
+    second.packet(&Via { src: between.src, ..q_mode(INSIDE, between.src, FAR) }, &between.payload);
     [between, second.sent()]
 }
 
@@ -35,10 +35,10 @@ fn two_gateways_unwind_in_turn() {
     let [first, second] = &mut gateways;
     let answer = response(&outside.message(), FAR);
     assert_eq!(answer.nat_traversal.unwrap().replaced.len(), 2);
-    second.inject(&Via::normal(OUTSIDE, at(FAR, 270), outside.src), &encode(&answer));
+    second.packet(&Via::normal(OUTSIDE, at(FAR, 270), outside.src), &encode(&answer));
     let back = second.sent();
     assert_eq!((back.nats(), back.dst), (1, between.src));
-    first.inject(&Via::normal(OUTSIDE, back.src, back.dst), &back.payload);
+    first.packet(&Via::normal(OUTSIDE, back.src, back.dst), &back.payload);
     let inside = first.sent();
     assert_eq!((inside.nats(), inside.dst, inside.src), (0, at(HOST, 270), at(FAR, 270)));
     assert_eq!(inside.message().nat_traversal.unwrap().mri().unwrap(), outbound_mri());
@@ -61,7 +61,7 @@ fn every_variant_of_a_neighbor_is_understood() {
         let mut payload = encode(&response(&outside.message(), FAR));
         assert_eq!(payload[COUNT], 2);
         payload[COUNT] -= u8::from(lowered);
-        first.inject(&Via::normal(OUTSIDE, at(FAR, 270), at(EXTERNAL, 20_000)), &payload);
+        first.packet(&Via::normal(OUTSIDE, at(FAR, 270), at(EXTERNAL, 20_000)), &payload);
         let inside = first.sent();
         assert_eq!((inside.dst, inside.payload[COUNT]), (at(HOST, 270), 1 - u8::from(lowered)));
     }
@@ -75,11 +75,11 @@ fn an_error_of_the_second_gateway_returns_through_the_first() {
     message.header.hops = 2;
     first.outward(&message);
     let between = first.sent();
-    second.inject(&Via { src: between.src, ..Via::q_mode(INSIDE, between.src, FAR) }, &between.payload);
+    second.packet(&Via { src: between.src, ..q_mode(INSIDE, between.src, FAR) }, &between.payload);
     let error = second.sent();
     assert_eq!((error.error(), error.dst, error.nats()), (GistError::HOP_LIMIT_EXCEEDED, between.src, 1));
     assert_eq!(error.message().nli.unwrap().interface, ip(MIDDLE));
-    first.inject(&Via::normal(OUTSIDE, error.src, error.dst), &error.payload);
+    first.packet(&Via::normal(OUTSIDE, error.src, error.dst), &error.payload);
     let inside = first.sent();
     assert_eq!(
         (inside.error(), inside.dst, inside.nats()),

@@ -42,9 +42,9 @@ fn the_worked_example_is_reproduced() {
         port: 5000,
     };
     let mut rig = Rig::with(Config { forwards: vec![forward], ..config() });
-    let via = Via::q_mode(INSIDE, at("192.168.0.10", 32768), "198.51.100.20");
+    let via = q_mode(INSIDE, at("192.168.0.10", 32768), "198.51.100.20");
     let magic = [0x4e, 0x04, 0xbd, 0xa5];
-    rig.inject(&via, &[&magic[..], &inside].concat());
+    rig.packet(&via, &[&magic[..], &inside].concat());
     let sent = rig.sent();
     let mut found = sent.octets().to_vec();
     found[43] = 0; // generation of the key
@@ -90,7 +90,7 @@ fn queries_with_either_source_leave_from_one_port() {
     // A flow of a third host, with its address as the source.
     let mut message = query(udp((SECOND, 5000), (FAR, 6000)), HOST);
     message.header.s = false;
-    rig.inject(&Via::q_mode(INSIDE, at(SECOND, 270), FAR), &encode(&message));
+    rig.packet(&q_mode(INSIDE, at(SECOND, 270), FAR), &encode(&message));
     let second = rig.sent();
     for sent in [&first, &second] {
         assert!(sent.message().header.s);
@@ -100,7 +100,7 @@ fn queries_with_either_source_leave_from_one_port() {
     assert_eq!(first.src, second.src);
     assert_ne!(first.mri().src_port, second.mri().src_port, "two hosts have two ports");
     // The Confirm is the kernel's: from the host's GIST port to the responder.
-    rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), first.src), &encode(&response(&first.message(), FAR)));
+    rig.packet(&Via::normal(OUTSIDE, at(FAR, 270), first.src), &encode(&response(&first.message(), FAR)));
     rig.sent();
     let confirm = rig.binding(17, Some((HOST, Some(270))), (FAR, 270)).unwrap();
     assert_eq!(confirm.pinhole.source, endpoint(EXTERNAL, first.src.port()));
@@ -112,13 +112,13 @@ fn queries_with_either_source_leave_from_one_port() {
 fn a_response_returns_to_the_sender_of_the_query() {
     let mut rig = Rig::new();
     let message = with_tls(query(outbound(), HOST));
-    rig.inject(&Via::q_mode(INSIDE, at(HOST, 32768), FAR), &encode(&message));
+    rig.packet(&q_mode(INSIDE, at(HOST, 32768), FAR), &encode(&message));
     let outside = rig.sent();
     let answer = response(&outside.message(), FAR);
-    rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), outside.src), &encode(&answer));
+    rig.packet(&Via::normal(OUTSIDE, at(FAR, 270), outside.src), &encode(&answer));
     let inside = rig.sent();
     assert_eq!((inside.src, inside.dst, inside.ttl), (at(FAR, 270), at(HOST, 32768), 63));
-    assert_eq!(inside.ifindex.map(|i| i.0), Some(INSIDE));
+    assert_eq!(inside.ifindex, Some(INSIDE));
     let found = inside.message();
     let nat = found.nat_traversal.unwrap();
     assert_eq!((nat.replaced.len(), nat.translated.len()), (0, 2));
@@ -134,11 +134,11 @@ fn a_response_returns_to_the_sender_of_the_query() {
 #[test]
 fn an_error_about_a_legacy_nat_beyond_comes_back() {
     let mut rig = Rig::new();
-    rig.inject(&Via::q_mode(INSIDE, at(HOST, 32768), FAR), &encode(&query(outbound(), HOST)));
+    rig.packet(&q_mode(INSIDE, at(HOST, 32768), FAR), &encode(&query(outbound(), HOST)));
     let sent = rig.sent();
     rig.opened();
     let answer = encode(&error(&sent.message(), FAR, GistError::UNTRANSLATED_OBJECT));
-    rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &answer);
+    rig.packet(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &answer);
     let inside = rig.sent();
     assert_eq!((inside.dst, inside.error()), (at(HOST, 32768), GistError::UNTRANSLATED_OBJECT));
     let object = inside.message().nat_traversal.unwrap();
@@ -159,7 +159,7 @@ fn bindings_live_as_long_as_the_handshakes() {
     let again = rig.sent();
     let mut answer = response(&again.message(), FAR);
     answer.nli.as_mut().unwrap().validity_ms = 600_000;
-    rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), again.src), &encode(&answer));
+    rig.packet(&Via::normal(OUTSIDE, at(FAR, 270), again.src), &encode(&answer));
     rig.sent();
     rig.until(31 + 500);
     assert!(rig.binding(17, None, (EXTERNAL, again.src.port())).is_some());
@@ -189,7 +189,7 @@ fn responses_wait_for_the_kernel() {
         rig.outward(&message);
         let sent = rig.sent();
         let answer = encode(&response(&sent.message(), FAR));
-        rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &answer);
+        rig.packet(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &answer);
     }
     rig.quiet();
     while rig.answer() {}
@@ -206,7 +206,7 @@ fn a_response_without_its_binding_does_not_pass() {
     let sent = rig.sent();
     rig.refusal = None;
     let answer = encode(&response(&sent.message(), FAR));
-    rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &answer);
+    rig.packet(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &answer);
     rig.quiet();
     assert_eq!((rig.counters().refused, rig.counters().binding_gone), (2, 1));
 }
@@ -232,7 +232,7 @@ fn a_refresh_is_translated_like_the_first_query() {
     let mut rig = Rig::new();
     rig.outward(&query(outbound(), HOST));
     let first = rig.sent();
-    rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), first.src), &encode(&response(&first.message(), FAR)));
+    rig.packet(&Via::normal(OUTSIDE, at(FAR, 270), first.src), &encode(&response(&first.message(), FAR)));
     rig.sent();
     for refresh in 1..=3 {
         rig.until(refresh * 60);
@@ -257,7 +257,7 @@ fn datagrams_to_the_external_port_reach_the_host() {
     let payload = encode(&message);
     let rules = Gateway::entry(&config()).intercept;
     assert!(!rules.iter().any(|rule| rule.takes(false, &[], &payload)));
-    rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &payload);
+    rig.packet(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &payload);
     rig.quiet();
 }
 
@@ -279,10 +279,8 @@ fn the_list_has_what_is_there() {
 #[test]
 fn data_in_q_mode_are_translated() {
     let mut rig = Rig::new();
-    let mut message = Message::new(MessageType::DATA, NSLP, 16);
+    let mut message = node(HOST).data(Mri::PathCoupled(outbound()), SESSION, b"data");
     message.header.c = true;
-    (message.mri, message.session) = (Some(Mri::PathCoupled(outbound()).into()), Some(SESSION));
-    (message.nli, message.nslp_data) = (Some(nli(HOST)), Some(&b"data"[..]));
     rig.outward(&message);
     let sent = rig.sent();
     let found = sent.message();
@@ -307,7 +305,7 @@ fn an_upstream_query_translates_the_destination() {
     let port = sent.mri().dst_port.unwrap();
     assert_eq!((sent.mri().dst, sent.mri().src, sent.dst), (ip(EXTERNAL), ip(FAR), at(FAR, 270)));
     assert!(rig.binding(17, Some((FAR, Some(6000))), (EXTERNAL, port)).is_none());
-    rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &encode(&response(&sent.message(), FAR)));
+    rig.packet(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &encode(&response(&sent.message(), FAR)));
     rig.sent();
     let binding = rig.binding(17, Some((FAR, Some(6000))), (EXTERNAL, port)).unwrap();
     assert_eq!(binding.pinhole.destination, endpoint(HOST, 9000));
@@ -324,7 +322,7 @@ fn a_loose_end_is_translated() {
     let sent = rig.sent();
     let translated = LooseEnd { src: ip(EXTERNAL), ..end };
     assert_eq!(sent.message().mri.unwrap().mri, Mri::LooseEnd(translated));
-    rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &encode(&response(&sent.message(), FAR)));
+    rig.packet(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &encode(&response(&sent.message(), FAR)));
     assert_eq!(rig.sent().dst, at(HOST, 270));
 }
 
@@ -337,7 +335,7 @@ fn tls_passes_by_the_object() {
     let sent = rig.sent();
     assert_eq!(sent.nats(), 1);
     let answer = response(&sent.message(), FAR);
-    rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &encode(&answer));
+    rig.packet(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &encode(&answer));
     assert_eq!(offered(&rig.sent().message()), Some(6123), "the responder's port stays");
     let connection = rig.binding(6, Some((HOST, None)), (FAR, 6123)).unwrap();
     assert_eq!(
@@ -351,10 +349,8 @@ fn tls_passes_by_the_object() {
 #[test]
 fn other_messages_are_left_to_the_kernel() {
     let mut rig = Rig::new();
-    let mut message = Message::new(MessageType::CONFIRM, NSLP, 16);
-    (message.mri, message.session) = (Some(Mri::PathCoupled(outbound()).into()), Some(SESSION));
-    (message.nli, message.responder_cookie) = (Some(nli(HOST)), Some(&[1; 16][..]));
-    let confirm = encode(&message);
+    let answer = node(FAR).response_with(&query(outbound(), HOST), &[1; 16]);
+    let confirm = encode(&node(HOST).confirm(&answer));
     let mut other = encode(&query(outbound(), HOST));
     other[0] ^= 1;
     let rules = Gateway::entry(&config()).intercept;
@@ -363,7 +359,7 @@ fn other_messages_are_left_to_the_kernel() {
         assert_eq!(rules.iter().any(|rule| rule.takes(false, &[], payload)), is_taken);
     }
     for payload in [confirm, other] {
-        rig.inject(&Via::normal(INSIDE, at(HOST, 270), at(FAR, 270)), &payload);
+        rig.packet(&Via::normal(INSIDE, at(HOST, 270), at(FAR, 270)), &payload);
         rig.quiet();
     }
     assert_eq!(rig.counters().not_for_gateway, 2);

@@ -65,7 +65,7 @@ fn an_unknown_routing_method_passes_if_it_allows() {
         let mut rig = Rig::new();
         let mut payload = encode(&query(outbound(), HOST));
         payload[16..18].copy_from_slice(&[120, flag]);
-        rig.inject(&Via::q_mode(INSIDE, at(HOST, 270), FAR), &payload);
+        rig.packet(&q_mode(INSIDE, at(HOST, 270), FAR), &payload);
         let sent = rig.sent();
         if !passes {
             assert_eq!(sent.error(), GistError::UNTRANSLATED_OBJECT);
@@ -95,7 +95,7 @@ fn malformed_objects_are_refused() {
         if at_octet == 19 {
             payload[18] = 0x40;
         }
-        rig.inject(&Via::q_mode(INSIDE, at(HOST, 270), FAR), &payload);
+        rig.packet(&q_mode(INSIDE, at(HOST, 270), FAR), &payload);
         let error = rig.sent().error();
         assert_eq!((error.code, error.subcode), code, "octet {at_octet}");
     }
@@ -103,7 +103,7 @@ fn malformed_objects_are_refused() {
     rig.outward(&query(outbound(), HOST));
     let mut payload = rig.sent().payload;
     payload[18] = 9;
-    rig.inject(&Via::q_mode(INSIDE, at(SECOND, 270), FAR), &payload);
+    rig.packet(&q_mode(INSIDE, at(SECOND, 270), FAR), &payload);
     assert_eq!(rig.sent().error(), GistError::INCORRECT_LENGTH);
 }
 
@@ -111,9 +111,9 @@ fn malformed_objects_are_refused() {
 #[test]
 fn messages_of_an_own_application_are_not_taken() {
     let mut rig = Rig::with(Config { hosted: vec![NSLP], ..config() });
-    let via = Via::q_mode(INSIDE, at(HOST, 270), FAR);
+    let via = q_mode(INSIDE, at(HOST, 270), FAR);
     let payload = encode(&query(outbound(), HOST));
-    rig.inject(&via, &payload);
+    rig.packet(&via, &payload);
     rig.quiet();
     assert_eq!((rig.counters().queries, rig.counters().not_for_gateway), (0, 1));
 }
@@ -126,7 +126,7 @@ fn a_legacy_nat_inside_is_not_hidden() {
         let mut rig = Rig::new();
         let mut message = query(outbound(), HOST);
         message.header.s = s;
-        rig.inject(&Via::q_mode(INSIDE, at(SECOND, 40_000), FAR), &encode(&message));
+        rig.packet(&q_mode(INSIDE, at(SECOND, 40_000), FAR), &encode(&message));
         let sent = rig.sent();
         assert_eq!((sent.error(), sent.dst), (GistError::UNTRANSLATED_OBJECT, at(SECOND, 40_000)));
         assert_eq!(sent.src, at(FAR, 270));

@@ -15,14 +15,14 @@ fn gateway(config: Config, sides: [&str; 2], seed: u8) -> Rig {
 /// What a gateway leaves that has the flow of a host.
 fn left(rig: &Rig) -> Entries {
     let mut entries = Entries::default();
-    rig.gateway.hand_over(rig.now, &mut entries);
+    rig.0.gateway.hand_over(rig.0.now, &mut entries);
     entries
 }
 
 /// The gateway that starts in the place of another one, with this configuration and these addresses.
 fn successor(config: Config, sides: [&str; 2], entries: Entries) -> Rig {
     let mut rig = gateway(config, sides, 8);
-    rig.gateway.take_over(rig.now, entries);
+    rig.0.gateway.take_over(rig.0.now, entries);
     rig.drain();
     rig
 }
@@ -101,7 +101,7 @@ fn a_flow_of_a_forwarded_port_stands_over_a_planned_restart() {
                 rig.outward(&query(flow, HOST));
                 let sent = rig.sent();
                 let answer = encode(&response(&sent.message(), FAR));
-                rig.inject(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &answer);
+                rig.packet(&Via::normal(OUTSIDE, at(FAR, 270), sent.src), &answer);
                 rig.unwatched();
                 [sent.mri().src_port, sent.mri().dst_port]
             };
@@ -115,7 +115,7 @@ fn a_flow_of_a_forwarded_port_stands_over_a_planned_restart() {
             let entries = left(&rig);
             let again = |forwards| {
                 let mut rig = Rig::between(with(forwards), [GATE, EXTERNAL], 8);
-                rig.gateway.take_over(rig.now, entries.clone());
+                rig.0.gateway.take_over(rig.0.now, entries.clone());
                 rig.drain();
                 rig
             };

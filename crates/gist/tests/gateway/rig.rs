@@ -1,23 +1,20 @@
 //! A gateway under a script: packets go in at explicit times, and what it sends and asks of the kernel is checked.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use core::time::Duration;
-use std::collections::VecDeque;
+use core::ops::{Deref, DerefMut};
 
 use signalbox_core::mri::PathCoupled;
 use signalbox_core::node::Interface;
-use signalbox_core::packet::{Received, router_alert_v4};
-use signalbox_core::pinhole::{Endpoint, Pinhole, PinholeError, PinholeId, Translation};
-use signalbox_core::traffic::FlowFilter;
-use signalbox_core::{Direction, Entry, IfIndex, Mri, NslpId, SessionId, Time};
-use signalbox_gist::gateway::{Config, Counters, Forward, Gateway, Input, Output};
+use signalbox_core::pinhole::Endpoint;
+use signalbox_core::{Direction, IfIndex, Mri, SessionId, Time};
+use signalbox_gist::gateway::{Config, Counters, Forward, Input};
+pub(crate) use signalbox_gist::kit::{Gate, NSLP, Open, Packet, Via};
+use signalbox_gist::kit::{Peer, datagram};
 use signalbox_gist::wire::{
-    Encapsulation, ErrorObject, GistError, Header, Infos, List, MAGIC, MaOptions, MaProtocolId, Message,
-    MessageType, Nli, Profile, StackConfiguration, StackProposal, strip_magic,
+    Encapsulation, GistError, List, MaOptions, MaProtocolId, Message, MessageType, Profile,
+    StackConfiguration, StackProposal,
 };
-use signalbox_wire::Writer;
 
-pub(crate) const NSLP: NslpId = NslpId::PING;
 pub(crate) const SESSION: SessionId = SessionId([0xa5; 16]);
 pub(crate) const COOKIE: [u8; 8] = [0xc0; 8];
 /// Inside: the gateway, two hosts. Outside: the gateway, two hosts.
@@ -27,8 +24,8 @@ pub(crate) const SECOND: &str = "10.0.0.3";
 pub(crate) const EXTERNAL: &str = "203.0.113.1";
 pub(crate) const FAR: &str = "198.51.100.20";
 pub(crate) const FAR2: &str = "198.51.100.21";
-pub(crate) const INSIDE: u32 = 1;
-pub(crate) const OUTSIDE: u32 = 2;
+pub(crate) const INSIDE: IfIndex = IfIndex(1);
+pub(crate) const OUTSIDE: IfIndex = IfIndex(2);
 
 pub(crate) fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -70,15 +67,14 @@ pub(crate) fn upstream(flow: PathCoupled) -> PathCoupled {
     PathCoupled { direction: Direction::Upstream, ..flow }
 }
 
-pub(crate) fn nli(address: &str) -> Nli<'static> {
-    Nli { peer_identity: b"node-in1", ip_ttl: 64, validity_ms: 30_000, interface: ip(address) }
+/// A node at this address.
+pub(crate) fn node(address: &str) -> Peer<'static> {
+    Peer { hops: 16, ..Peer::new(b"node-in1", ip(address)) }
 }
 
 pub(crate) fn query(flow: PathCoupled, address: &str) -> Message<'static> {
-    let mut message = Message::new(MessageType::QUERY, NSLP, 16);
+    let mut message = node(address).query(Mri::PathCoupled(flow), SESSION, &COOKIE);
     message.header.s = true;
-    (message.mri, message.session) = (Some(Mri::PathCoupled(flow).into()), Some(SESSION));
-    (message.nli, message.query_cookie) = (Some(nli(address)), Some(&COOKIE[..]));
     message
 }
 
@@ -108,122 +104,63 @@ pub(crate) fn offered(message: &Message<'_>) -> Option<u16> {
 
 /// The Response of a node at `address` to a Query as it was received.
 pub(crate) fn response<'a>(query: &Message<'a>, address: &str) -> Message<'a> {
-    let mut message = Message::new(MessageType::RESPONSE, query.header.nslp, 16);
-    (message.nat_traversal, message.session) = (query.nat_traversal, query.session);
-    message.mri = query.mri.map(|mri| mri.inverted());
-    message.nli = Some(Nli { peer_identity: b"responder", ..nli(address) });
-    message.query_cookie = query.query_cookie;
+    let mut responder = node(address);
+    responder.nli.peer_identity = b"responder";
     if query.stack_proposal.is_some() {
-        (message.responder_cookie, message.header.r) = (Some(&[0xee; 16][..]), true);
-        return with_tls(message);
+        return with_tls(responder.response_with(query, &[0xee; 16]));
     }
-    message
+    responder.response(query)
 }
 
 /// The Error of a node at `address` about a Query as it was received.
 pub(crate) fn error<'a>(query: &Message<'a>, address: &str, error: GistError) -> Message<'a> {
-    let mut message = Message::new(MessageType::ERROR, NslpId::NONE, 16);
-    message.nat_traversal = query.nat_traversal;
-    message.nli = Some(nli(address));
-    message.error = ErrorObject::about(error, query.octets, Encapsulation::QMode, Infos::NONE);
-    message
+    let message = node(address).error(error, query.octets, Encapsulation::QMode);
+    Message { nat_traversal: query.nat_traversal, ..message }
 }
 
 pub(crate) fn encode(message: &Message<'_>) -> Vec<u8> {
-    let mut octets = MAGIC.to_vec();
-    message.encode(&mut Writer::new(&mut octets)).unwrap();
-    octets
+    datagram(message).unwrap()
 }
 
-/// The headers of a packet to the gateway.
-#[derive(Debug, Clone)]
-pub(crate) struct Via {
-    pub(crate) src: SocketAddr,
-    pub(crate) dst: SocketAddr,
-    pub(crate) ifindex: u32,
-    pub(crate) ttl: u8,
-    pub(crate) tos: u8,
-    pub(crate) options: Vec<u8>,
+/// A Q-mode packet to the GIST port of `dst`, with a DSCP.
+pub(crate) fn q_mode(ifindex: IfIndex, src: SocketAddr, dst: &str) -> Via {
+    Via { tos: 0xb8, ..Via::q_mode(ifindex, src, at(dst, 270)) }
 }
 
-impl Via {
-    /// A Q-mode packet.
-    pub(crate) fn q_mode(ifindex: u32, src: SocketAddr, dst: &str) -> Self {
-        let options = router_alert_v4(7).to_vec();
-        Self { src, dst: at(dst, 270), ifindex, ttl: 64, tos: 0xb8, options }
-    }
-
-    /// A packet from peer to peer.
-    pub(crate) fn normal(ifindex: u32, src: SocketAddr, dst: SocketAddr) -> Self {
-        Self { src, dst, ifindex, ttl: 64, tos: 0, options: Vec::new() }
-    }
+/// What a test reads in a packet that the gateway sent.
+pub(crate) trait Translated {
+    fn mri(&self) -> PathCoupled;
+    /// Number of entries of NATs in the NAT-Traversal object.
+    fn nats(&self) -> usize;
 }
 
-/// A packet that the gateway sent.
-#[derive(Debug, Clone)]
-pub(crate) struct Packet {
-    pub(crate) src: SocketAddr,
-    pub(crate) dst: SocketAddr,
-    pub(crate) ifindex: Option<IfIndex>,
-    pub(crate) ttl: u8,
-    pub(crate) tos: u8,
-    pub(crate) dont_fragment: bool,
-    pub(crate) options: Vec<u8>,
-    pub(crate) payload: Vec<u8>,
-}
-
-impl Packet {
-    pub(crate) fn octets(&self) -> &[u8] {
-        strip_magic(&self.payload).unwrap()
-    }
-
-    pub(crate) fn message(&self) -> Message<'_> {
-        let header = Header::parse(self.octets()).unwrap();
-        Message::parse(self.octets(), Encapsulation::of(&header, true)).unwrap()
-    }
-
-    pub(crate) fn mri(&self) -> PathCoupled {
+impl Translated for Packet {
+    fn mri(&self) -> PathCoupled {
         match self.message().mri.unwrap().mri {
             Mri::PathCoupled(p) => p,
             Mri::LooseEnd(_) => panic!("loose end"),
         }
     }
 
-    pub(crate) fn error(&self) -> GistError {
-        self.message().error.unwrap().error
-    }
-
-    /// Number of entries of NATs in the NAT-Traversal object.
-    pub(crate) fn nats(&self) -> usize {
+    fn nats(&self) -> usize {
         self.message().nat_traversal.unwrap().replaced.len()
     }
 }
 
-/// A binding as the kernel has it.
-#[derive(Debug, Clone)]
-pub(crate) struct Open {
-    pub(crate) id: PinholeId,
-    pub(crate) pinhole: Pinhole,
-    pub(crate) lifetime: Duration,
+pub(crate) struct Rig(pub(crate) Gate);
+
+impl Deref for Rig {
+    type Target = Gate;
+
+    fn deref(&self) -> &Gate {
+        &self.0
+    }
 }
 
-pub(crate) struct Rig {
-    pub(crate) gateway: Gateway,
-    pub(crate) now: Time,
-    sent: VecDeque<Packet>,
-    /// What the gateway asked the kernel for since the last look.
-    opened: Vec<Open>,
-    /// Bindings that the kernel has.
-    pub(crate) standing: Vec<Open>,
-    /// The kernel has not answered yet: the answers wait in `asked`.
-    pub(crate) slow: bool,
-    asked: Vec<Open>,
-    /// The kernel's answer.
-    pub(crate) refusal: Option<PinholeError>,
-    /// The packets that the kernel translates already.
-    pub(crate) tracked: Vec<(FlowFilter, Translation)>,
-    /// Number of questions about flows.
-    pub(crate) questions: usize,
+impl DerefMut for Rig {
+    fn deref_mut(&mut self) -> &mut Gate {
+        &mut self.0
+    }
 }
 
 pub(crate) fn config() -> Config {
@@ -241,9 +178,8 @@ pub(crate) fn config() -> Config {
     }
 }
 
-pub(crate) fn interface(number: u32, address: &str, mtu: u32) -> Interface {
-    let name = format!("eth{number}");
-    Interface { ifindex: IfIndex(number), name, up: true, mtu, tunnel: false, addresses: vec![ip(address)] }
+pub(crate) fn interface(index: IfIndex, address: &str, mtu: u32) -> Interface {
+    Interface { mtu, ..signalbox_gist::kit::interface(index.0, vec![ip(address)]) }
 }
 
 impl Rig {
@@ -257,134 +193,39 @@ impl Rig {
 
     /// A gateway with these addresses inside and outside.
     pub(crate) fn between(config: Config, [inside, outside]: [&str; 2], seed: u8) -> Self {
-        let gateway = Gateway::new(config, [seed; 32]).unwrap();
-        let mut rig = Self {
-            gateway,
-            now: Time::ZERO,
-            sent: VecDeque::new(),
-            opened: Vec::new(),
-            standing: Vec::new(),
-            slow: false,
-            asked: Vec::new(),
-            refusal: None,
-            tracked: Vec::new(),
-            questions: 0,
-        };
+        let mut gate = Gate::new(config, [seed; 32]).unwrap();
         let all = [interface(INSIDE, inside, 1500), interface(OUTSIDE, outside, 1500)];
-        rig.gateway.handle(rig.now, Input::Interfaces(&all));
-        rig
+        gate.handle(Input::Interfaces(&all));
+        Self(gate)
     }
 
     pub(crate) fn mtu(&mut self, mtu: u32) {
         let all = [interface(INSIDE, GATE, 1500), interface(OUTSIDE, EXTERNAL, mtu)];
-        self.gateway.handle(self.now, Input::Interfaces(&all));
-    }
-
-    pub(crate) fn inject(&mut self, via: &Via, payload: &[u8]) {
-        let packet = Received {
-            entry: Entry::Udp(270),
-            src: via.src,
-            dst: via.dst,
-            ifindex: IfIndex(via.ifindex),
-            ttl: via.ttl,
-            tos: via.tos,
-            options: &via.options,
-            payload,
-        };
-        self.gateway.handle(self.now, Input::Datagram(packet));
-        self.drain();
+        self.handle(Input::Interfaces(&all));
     }
 
     /// A Query of the host inside, from its own address.
     pub(crate) fn outward(&mut self, message: &Message<'_>) {
         let src = SocketAddr::new(message.nli.unwrap().interface, 270);
         let dst = message.mri.unwrap().mri.target().to_string();
-        self.inject(&Via::q_mode(INSIDE, src, &dst), &encode(message));
+        self.packet(&q_mode(INSIDE, src, &dst), &encode(message));
     }
 
     /// A Query of a host outside to the external address.
     pub(crate) fn inward(&mut self, message: &Message<'_>) {
         let src = SocketAddr::new(message.nli.unwrap().interface, 270);
-        self.inject(&Via::q_mode(OUTSIDE, src, EXTERNAL), &encode(message));
-    }
-
-    pub(crate) fn drain(&mut self) {
-        loop {
-            let (mut asked, mut sought) = (Vec::new(), Vec::new());
-            while let Some(output) = self.gateway.poll() {
-                match output {
-                    Output::Transmit(t) => self.sent.push_back(Packet {
-                        src: t.src,
-                        dst: t.dst,
-                        ifindex: t.ifindex,
-                        ttl: t.ttl,
-                        tos: t.tos,
-                        dont_fragment: t.dont_fragment,
-                        options: t.options.to_vec(),
-                        payload: t.payload.to_vec(),
-                    }),
-                    Output::Open { id, pinhole, lifetime } => asked.push(Open { id, pinhole, lifetime }),
-                    Output::Close { id } => self.standing.retain(|open| open.id != id),
-                    Output::Find { id, packets } => sought.push((id, packets)),
-                }
-            }
-            if asked.is_empty() && sought.is_empty() {
-                return;
-            }
-            let found_any = !sought.is_empty();
-            for (id, packets) in sought {
-                self.questions += 1;
-                let found = self.tracked.iter().find(|(tracked, _)| *tracked == packets);
-                let translation = found.map(|(_, translation)| *translation);
-                self.gateway.handle(self.now, Input::Found { id, translation });
-            }
-            if self.slow {
-                self.asked.extend(asked);
-                if found_any {
-                    continue;
-                }
-                return;
-            }
-            for open in asked {
-                let result = self.refusal.map_or(Ok(()), Err);
-                let id = open.id;
-                if result.is_ok() {
-                    self.standing.retain(|standing| standing.id != id);
-                    self.standing.push(open.clone());
-                }
-                self.opened.push(open);
-                self.gateway.handle(self.now, Input::Opened { id, result });
-            }
-        }
-    }
-
-    /// Gives the kernel's answer to the oldest request that waits; false if no request waits.
-    pub(crate) fn answer(&mut self) -> bool {
-        let Some(open) = (!self.asked.is_empty()).then(|| self.asked.remove(0)) else { return false };
-        let result = self.refusal.map_or(Ok(()), Err);
-        if result.is_ok() {
-            self.standing.push(open.clone());
-        }
-        self.gateway.handle(self.now, Input::Opened { id: open.id, result });
-        self.drain();
-        true
+        self.packet(&q_mode(OUTSIDE, src, EXTERNAL), &encode(message));
     }
 
     /// Goes on to a time, with the timers on the way.
     pub(crate) fn until(&mut self, seconds: u64) {
-        let end = Time::from_secs(seconds);
-        while let Some(deadline) = self.gateway.next_deadline().filter(|deadline| *deadline <= end) {
-            self.now = self.now.max(deadline);
-            self.gateway.handle(self.now, Input::Timer);
-            self.drain();
-        }
-        self.now = end;
+        self.0.until(Time::from_secs(seconds));
     }
 
     /// The only packet that the gateway has sent since the last look.
     pub(crate) fn sent(&mut self) -> Packet {
-        let packet = self.sent.pop_front().expect("nothing was sent");
-        assert!(self.sent.is_empty(), "more was sent: {:?}", self.sent);
+        let packet = self.0.sent.pop_front().expect("nothing was sent");
+        self.quiet();
         packet
     }
 

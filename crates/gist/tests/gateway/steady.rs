@@ -1,8 +1,5 @@
 //! A gateway allocates nothing for its messages in steady state.
 
-use signalbox_core::Entry;
-use signalbox_core::packet::{Received, router_alert_v4};
-
 use signalbox_gist::gateway::{Config, Input, Output};
 
 use crate::rig::*;
@@ -13,19 +10,15 @@ const VALIDITY: u64 = 30;
 /// A gateway with a kernel that makes each binding at once.
 struct Node {
     rig: Rig,
-    options: [u8; 4],
     sent: usize,
 }
 
 impl Node {
     fn take(&mut self, via: &Via, payload: &[u8]) {
-        let options = if via.options.is_empty() { &[][..] } else { &self.options };
-        let (src, dst, ttl, tos) = (via.src, via.dst, via.ttl, via.tos);
-        let ifindex = signalbox_core::IfIndex(via.ifindex);
-        let packet = Received { entry: Entry::Udp(270), src, dst, ifindex, ttl, tos, options, payload };
-        self.rig.gateway.handle(self.rig.now, Input::Datagram(packet));
+        let Gate { gateway, now, .. } = &mut self.rig.0;
+        gateway.handle(*now, Input::Datagram(via.packet(payload)));
         loop {
-            let answer = match self.rig.gateway.poll() {
+            let answer = match gateway.poll() {
                 Some(Output::Transmit(_)) => {
                     self.sent += 1;
                     continue;
@@ -35,7 +28,7 @@ impl Node {
                 Some(Output::Close { .. }) => continue,
                 None => break,
             };
-            self.rig.gateway.handle(self.rig.now, answer);
+            gateway.handle(*now, answer);
         }
     }
 
@@ -49,13 +42,13 @@ impl Node {
 /// The Query of each flow of the host inside.
 fn queries() -> Vec<(Via, Vec<u8>)> {
     let query = |number| encode(&query(udp((HOST, 5000 + number), (FAR, 6000)), HOST));
-    (0..FLOWS).map(|number| (Via::q_mode(INSIDE, at(HOST, 270), FAR), query(number))).collect()
+    (0..FLOWS).map(|number| (q_mode(INSIDE, at(HOST, 270), FAR), query(number))).collect()
 }
 
 /// The Response to each Query, as it left.
 fn responses(rig: &mut Rig, queries: &[(Via, Vec<u8>)]) -> Vec<(Via, Vec<u8>)> {
     let answer = |(via, payload): &(Via, Vec<u8>)| {
-        rig.inject(via, payload);
+        rig.packet(via, payload);
         let sent = rig.sent();
         (Via::normal(OUTSIDE, at(FAR, 270), sent.src), encode(&response(&sent.message(), FAR)))
     };
@@ -67,7 +60,7 @@ fn responses(rig: &mut Rig, queries: &[(Via, Vec<u8>)]) -> Vec<(Via, Vec<u8>)> {
 #[test]
 fn messages_allocate_nothing() {
     let rig = Rig::with(Config { queries_of_source: 0, ..config() });
-    let mut node = Node { rig, options: router_alert_v4(7), sent: 0 };
+    let mut node = Node { rig, sent: 0 };
     let queries = queries();
     let first = allocation_counter::measure(|| node.take_all(&queries));
     assert!(first.count_total > 0, "they are counted");

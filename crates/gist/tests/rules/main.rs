@@ -6,29 +6,16 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use signalbox_core::mri::PathCoupled;
-use signalbox_core::node::{Interface, Route};
-use signalbox_core::packet::Received;
 use signalbox_core::rng::Random;
-use signalbox_core::service::{
-    Indication, MessageHandle, MessageStatus, NetworkEvent, Request, SendError, SendMessage,
-    TransferAttributes,
-};
-use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId, Time};
-use signalbox_gist::engine::{Config, Gist, Input, Installation, Output, PeeringPolicy, Registration};
+use signalbox_core::service::{MessageHandle, MessageStatus, NetworkEvent, Request, SendError, SendMessage};
+use signalbox_core::{Direction, IfIndex, Mri, SessionId, Time};
+use signalbox_gist::engine::{Config, Input, Installation, PeeringPolicy};
+use signalbox_gist::kit::{Node, Out, Packet, Via, interface, message, route};
 
 const ADDRESSES: [&str; 2] = ["10.0.0.1", "10.0.0.2"];
 const ONE_WAY: Duration = Duration::from_millis(5);
 /// The least time from the first Query of a refresh to the end of the state: a quarter of the validity time.
 const REFRESH: Duration = Duration::from_millis(7500);
-
-#[derive(Debug)]
-struct Packet {
-    src: core::net::SocketAddr,
-    dst: core::net::SocketAddr,
-    ttl: u8,
-    options: Vec<u8>,
-    payload: Vec<u8>,
-}
 
 /// A path that loses packets.
 struct Path {
@@ -53,7 +40,7 @@ impl Path {
 
 /// Two hosts on one link.
 struct Pair {
-    nodes: [Gist; 2],
+    nodes: [Node; 2],
     path: Path,
     now: Time,
     flying: BTreeMap<(Time, u64), (usize, Packet)>,
@@ -74,7 +61,7 @@ fn mri() -> Mri {
 impl Pair {
     fn new(seed: u64, loss: f64, config: &Config) -> Self {
         let mut rng = Random::from_number(seed);
-        let nodes = [(); 2].map(|()| Gist::new(config.clone(), rng.array()).unwrap());
+        let nodes = [(); 2].map(|()| Node::new(config.clone(), PeeringPolicy::Always, rng.array()).unwrap());
         let mut pair = Self {
             nodes,
             path: Path { rng, loss, most_lost: usize::MAX, lost: Vec::new() },
@@ -85,68 +72,32 @@ impl Pair {
             events: [Vec::new(), Vec::new()],
             statuses: Vec::new(),
         };
-        for (at, address) in ADDRESSES.iter().enumerate() {
-            pair.nodes[at].register(
-                NslpId::PING,
-                Registration { policy: PeeringPolicy::Always, router_alert: 1, router_alert_v6: None },
-            );
-            pair.introduce(at, address);
-        }
+        (0..2).for_each(|at| pair.introduce(at));
         pair
     }
 
-    fn introduce(&mut self, at: usize, address: &str) {
-        let interfaces = [Interface {
-            ifindex: IfIndex(1),
-            name: "eth0".into(),
-            up: true,
-            mtu: 1500,
-            tunnel: false,
-            addresses: vec![address.parse().unwrap()],
-        }];
-        self.handle(at, Input::Interfaces(&interfaces));
+    fn introduce(&mut self, at: usize) {
+        let address = ADDRESSES[at].parse().unwrap();
+        self.nodes[at].route = Some(Ok(route(IfIndex(1), address)));
+        self.handle(at, Input::Interfaces(&[interface(1, vec![address])]));
     }
 
     fn handle(&mut self, at: usize, input: Input<'_>) {
-        self.nodes[at].handle(self.now, input);
-        let mut lookups = Vec::new();
-        loop {
-            while let Some(output) = self.nodes[at].poll() {
-                match output {
-                    Output::Transmit(t) => {
-                        if self.path.loses(self.now) {
-                            continue;
-                        }
+        self.nodes[at].now = self.now;
+        self.nodes[at].handle(input);
+        for (_, out) in core::mem::take(&mut self.nodes[at].out) {
+            match out {
+                Out::Sent(packet) => {
+                    if !self.path.loses(self.now) {
                         self.number += 1;
-                        let packet = Packet {
-                            src: t.src,
-                            dst: t.dst,
-                            ttl: t.ttl,
-                            options: t.options.to_vec(),
-                            payload: t.payload.to_vec(),
-                        };
                         self.flying.insert((self.now + ONE_WAY, self.number), (1 - at, packet));
                     }
-                    Output::RouteLookup { id, .. } => lookups.push(id),
-                    Output::Indication(Indication::RecvMessage(m)) => self.received[at].push(m.data.to_vec()),
-                    Output::Indication(Indication::NetworkNotification { event, .. }) => {
-                        self.events[at].push(event);
-                    }
-                    Output::Indication(Indication::MessageStatus { status, .. }) => {
-                        self.statuses.push(status)
-                    }
-                    other => panic!("these nodes have no channels: {other:?}"),
                 }
+                Out::Delivered(message) => self.received[at].push(message.data),
+                Out::Notified(_, event) => self.events[at].push(event),
+                Out::Status(_, status) => self.statuses.push(status),
+                other => panic!("these nodes have no channels: {other:?}"),
             }
-            let Some(id) = lookups.pop() else { return };
-            let route = Route {
-                ifindex: IfIndex(1),
-                src: ADDRESSES[at].parse().unwrap(),
-                gateway: None,
-                mtu: 1500,
-                local: false,
-            };
-            self.nodes[at].handle(self.now, Input::Route { id, result: Ok(route) });
         }
     }
 
@@ -154,7 +105,7 @@ impl Pair {
         let end = Time::from_secs(seconds);
         for step in 0.. {
             assert!(step < 1_000_000, "it does not come to rest");
-            let timers = self.nodes.iter().filter_map(Gist::next_deadline).min();
+            let timers = self.nodes.iter().filter_map(|node| node.gist.next_deadline()).min();
             let packet = self.flying.keys().next().map(|(at, _)| *at);
             let Some(next) = timers.into_iter().chain(packet).min().filter(|next| *next <= end) else {
                 break;
@@ -162,17 +113,9 @@ impl Pair {
             self.now = self.now.max(next);
             if packet.is_some_and(|at| at <= self.now) {
                 let (_, (to, p)) = self.flying.pop_first().unwrap();
-                let received = Received {
-                    entry: signalbox_core::Entry::Udp(270),
-                    src: p.src,
-                    dst: p.dst,
-                    ifindex: IfIndex(1),
-                    ttl: p.ttl,
-                    tos: 0,
-                    options: &p.options,
-                    payload: &p.payload,
-                };
-                self.handle(to, Input::Datagram(received));
+                let Packet { src, dst, ttl, options, payload, .. } = p;
+                let via = Via { ttl, options, ..Via::normal(IfIndex(1), src, dst) };
+                self.handle(to, Input::Datagram(via.packet(&payload)));
             } else {
                 self.handle(0, Input::Timer);
                 self.handle(1, Input::Timer);
@@ -182,27 +125,14 @@ impl Pair {
     }
 
     fn send(&mut self, at: usize, data: &[u8], direction: Direction) {
-        self.handle(
-            at,
-            Input::Request(Request::SendMessage(SendMessage {
-                data,
-                handle: Some(MessageHandle(0)),
-                nslp: NslpId::PING,
-                session: session(),
-                mri: mri().with_direction(direction),
-                state: None,
-                sii: None,
-                attributes: TransferAttributes::default(),
-                timeout: None,
-                ip_ttl: None,
-                hops: None,
-            })),
-        );
+        let message = message(data, mri().with_direction(direction), session());
+        let message = SendMessage { handle: Some(MessageHandle(0)), ..message };
+        self.handle(at, Input::Request(Request::SendMessage(message)));
     }
 
     /// Whether the responder has state.
     fn responder_has_state(&self) -> bool {
-        self.nodes[1].sessions().any(|s| s.upstream.is_some())
+        self.nodes[1].gist.sessions().any(|s| s.upstream.is_some())
     }
 }
 
@@ -223,7 +153,7 @@ fn two_nodes_exchange_data() {
         pair.send(1, b"pong", Direction::Upstream);
         pair.until(2);
         assert_eq!(pair.received[0], [b"pong"]);
-        let both = pair.nodes.iter().map(Gist::counters);
+        let both = pair.nodes.iter().map(|node| node.gist.counters());
         assert!(both.clone().all(|c| c.queries_retransmitted == 0 && c.errors_sent == 0));
     }
 }
@@ -278,9 +208,8 @@ fn a_crash_is_found_out() {
     let mut pair = Pair::new(1, 0.0, &busy());
     pair.send(0, b"ping", Direction::Downstream);
     pair.until(1);
-    pair.nodes[1] = Gist::new(busy(), [9; 32]).unwrap();
-    pair.nodes[1].register(NslpId::PING, Registration::default());
-    pair.introduce(1, ADDRESSES[1]);
+    pair.nodes[1] = Node::new(busy(), PeeringPolicy::Always, [9; 32]).unwrap();
+    pair.introduce(1);
     pair.events = [Vec::new(), Vec::new()];
     pair.send(0, b"lost", Direction::Downstream);
     pair.until(2);
@@ -300,9 +229,8 @@ fn a_crash_upstream_is_found_out() {
     let mut pair = Pair::new(1, 0.0, &busy());
     pair.send(0, b"ping", Direction::Downstream);
     pair.until(1);
-    pair.nodes[0] = Gist::new(busy(), [9; 32]).unwrap();
-    pair.nodes[0].register(NslpId::PING, Registration::default());
-    pair.introduce(0, ADDRESSES[0]);
+    pair.nodes[0] = Node::new(busy(), PeeringPolicy::Always, [9; 32]).unwrap();
+    pair.introduce(0);
     pair.send(1, b"pong", Direction::Upstream);
     pair.until(2);
     assert!(!pair.responder_has_state());

@@ -8,7 +8,7 @@ use crate::rig::*;
 
 impl Rig {
     fn unregister(&mut self) {
-        self.gist.unregister(self.now, NSLP);
+        self.0.gist.unregister(self.0.now, NSLP);
         self.handle(Input::Timer);
     }
 }
@@ -89,7 +89,7 @@ fn queries_that_wait_for_a_decision_pass_when_the_application_leaves() {
 fn the_next_application_of_the_number_finds_nothing_of_the_last() {
     let mut rig = Rig::new();
     rig.established();
-    rig.gist.unregister(rig.now, NSLP);
+    rig.0.gist.unregister(rig.0.now, NSLP);
     rig.gist.register(
         NSLP,
         Registration { policy: PeeringPolicy::Always, router_alert: ALERT, router_alert_v6: None },

@@ -59,7 +59,7 @@ fn responder_cookies_are_bound() {
     let response = rig.sent();
     let cookie = response.message().responder_cookie.unwrap().to_vec();
     rig.confirm_with(&response, |m| m.nli = Some(nli(b"uq", UP)));
-    rig.inject_confirm(&response, "10.1.0.3");
+    rig.inject(&Via::direct("10.1.0.3", LEFT), &peer(b"up", "10.1.0.3").confirm(&response.message()));
     rig.confirm_with(&response, |m| m.mri = Some(flow(SRC, "10.9.0.10").into()));
     rig.confirm_with(&response, |m| m.mri = Some(through().inverted().into()));
     rig.confirm_with(&response, |m| m.session = Some(SessionId([1; 16])));
@@ -81,18 +81,6 @@ fn responder_cookies_are_bound() {
     stranger.no_state();
     rig.confirm(&response);
     assert_eq!(rig.states(), (None, Some(RoutingState::Established)));
-}
-
-impl Rig {
-    /// A Confirm of the same identity from another address.
-    fn inject_confirm(&mut self, response: &Packet, from: &str) {
-        let answered = response.message();
-        let mut message = signalbox_gist::wire::Message::new(MessageType::CONFIRM, NSLP, 64);
-        message.mri = answered.mri.map(|m| m.inverted());
-        (message.session, message.nli) = (answered.session, Some(nli(b"up", from)));
-        message.responder_cookie = answered.responder_cookie;
-        self.inject(&Via::direct(from, LEFT), &message);
-    }
 }
 
 /// GIST-8.5-05: a cookie is valid for one period of the secret at least and for two at most.

@@ -73,13 +73,8 @@ fn some_retransmissions_carry_the_signaling_source() {
     }
 }
 
-const ROUTE_V6: Route = Route {
-    ifindex: IfIndex(2),
-    src: IpAddr::V6(core::net::Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 1)),
-    gateway: None,
-    mtu: 1500,
-    local: false,
-};
+const ROUTE_V6: Route =
+    Route { src: IpAddr::V6(core::net::Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 1)), ..ROUTE };
 
 /// GIST-5.3.2.2-01, GIST-5.3.2.2-02, GIST-5.3.2.2-05, GIST-5.2.2-04, GIST-7.4-01: IPv6: a hop-by-hop header with Router
 /// Alert, followed by UDP, and addresses of the flow's IP version.
@@ -139,17 +134,11 @@ fn a_handshake_over_ipv6() {
     let mut rig = Rig::new();
     rig.route = Some(Ok(ROUTE_V6));
     let mri = flow("2001:db8:8::8", "2001:db8:9::9");
-    let mut asked = query(mri, &[1; 8]);
-    asked.nli = Some(nli(b"up", "2001:db8:1::2"));
-    rig.inject(&Via::intercepted("2001:db8:8::8", "2001:db8:9::9"), &asked);
+    let up = peer(b"up", "2001:db8:1::2");
+    rig.inject(&Via::intercepted("2001:db8:8::8", "2001:db8:9::9"), &up.query(mri, SESSION, &[1; 8]));
     let response = rig.sent().is(MessageType::RESPONSE);
     assert_eq!((response.src, response.dst), (at_port("2001:db8:1::1"), at_port("2001:db8:1::2")));
-    let answered = response.message();
-    let mut confirm = signalbox_gist::wire::Message::new(MessageType::CONFIRM, NSLP, 64);
-    (confirm.mri, confirm.session) = (Some(mri.into()), Some(SESSION));
-    confirm.nli = Some(nli(b"up", "2001:db8:1::2"));
-    confirm.responder_cookie = answered.responder_cookie;
-    rig.inject(&Via::direct("2001:db8:1::2", "2001:db8:1::1"), &confirm);
+    rig.inject(&Via::direct("2001:db8:1::2", "2001:db8:1::1"), &up.confirm(&response.message()));
     rig.notified();
     rig.send(b"on..", mri);
     let query = rig.sent().is(MessageType::QUERY);

@@ -4,7 +4,7 @@ use signalbox_core::service::{NetworkEvent, SendError};
 use signalbox_core::{Direction, LooseEnd, Mri};
 use signalbox_gist::engine::{Config, IngressFilter, RoutingState};
 use signalbox_gist::wire::{
-    Encapsulation, ErrorClass, ErrorObject, GistError, Info, Infos, Message, MessageType, Nli, ObjectType,
+    Encapsulation, ErrorClass, GistError, Info, Message, MessageType, Nli, ObjectType,
 };
 
 use crate::rig::*;
@@ -133,11 +133,8 @@ fn errors_without_an_nli() {
 fn errors_are_not_answered() {
     let mut rig = Rig::new();
     let about = encode(&query(through(), &[1; 8]));
-    let mut error = Message::new(MessageType::ERROR, signalbox_core::NslpId::NONE, 64);
-    error.nli = Some(nli(b"up", UP));
-    error.error =
-        ErrorObject::about(GistError::HOP_LIMIT_EXCEEDED, &about[4..], Encapsulation::QMode, Infos::NONE);
-    let whole = encode(&error);
+    let error = GistError::HOP_LIMIT_EXCEEDED;
+    let whole = encode(&peer(b"up", UP).error(error, &about[4..], Encapsulation::QMode));
     for bend in 0..whole.len() - 4 {
         let mut octets = whole.clone();
         octets[4 + bend] ^= 0xff;

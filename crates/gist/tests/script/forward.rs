@@ -285,9 +285,7 @@ fn interception_without_router_alert() {
             let mut rig = Rig::with(Config { intercept_without_alert, ..Config::default() });
             let mut via = Via::intercepted(src, dst);
             via.options.clear();
-            let mut message = query(flow(src, dst), &[1; 8]);
-            message.nli = Some(nli(b"up", up));
-            rig.inject(&via, &message);
+            rig.inject(&via, &peer(b"up", up).query(flow(src, dst), SESSION, &[1; 8]));
             rig.sent().is(kind);
         }
     }

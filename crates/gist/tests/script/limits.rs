@@ -132,10 +132,10 @@ fn the_mean_rate_follows_the_speed_of_a_link() {
     };
     let unknown = messages_in_ten_seconds(&mut rig);
     assert!((190..=210).contains(&unknown), "{unknown}");
-    rig.gist.slowest_link(rig.now, 125_000);
+    rig.0.gist.slowest_link(rig.0.now, 125_000);
     let slow = messages_in_ten_seconds(&mut rig);
     assert!((100..=120).contains(&slow), "{slow}");
-    rig.gist.slowest_link(rig.now, 1_250_000);
+    rig.0.gist.slowest_link(rig.0.now, 1_250_000);
     let fast = messages_in_ten_seconds(&mut rig);
     assert!((1000..=1200).contains(&fast), "{fast}");
 }
@@ -194,11 +194,8 @@ fn sessions_of_one_source() {
     for installation in [Installation::Immediate, Installation::Confirmed, Installation::Delayed] {
         let mut rig = Rig::with(Config { max_sessions_per_source: 2, installation, ..Config::default() });
         let ask = |rig: &mut Rig, n: u16, identity: &[u8], from: &str| {
-            let cookie = [7; 8];
-            let mut message = query(through(), &cookie);
-            message.session = Some(number(n));
-            message.nli = Some(nli(identity, from));
-            rig.inject(&Via::intercepted(SRC, DST), &message);
+            let query = peer(identity, from).query(through(), number(n), &[7; 8]);
+            rig.inject(&Via::intercepted(SRC, DST), &query);
         };
         let confirm = |rig: &mut Rig, identity: &'static [u8]| {
             let response = rig.sent().is(MessageType::RESPONSE);
@@ -246,10 +243,8 @@ fn sessions_of_one_source() {
 fn queries_of_one_source() {
     let mut rig = Rig::with(Config { query_rate_per_source: 8, ..Config::default() });
     let ask_by = |rig: &mut Rig, from: &str, ifindex: u32| {
-        let cookie = [7; 8];
-        let mut message = query(through(), &cookie);
-        message.nli = Some(nli(b"up", from));
-        rig.inject(&Via { ifindex: IfIndex(ifindex), ..Via::intercepted(SRC, DST) }, &message);
+        let query = peer(b"up", from).query(through(), SESSION, &[7; 8]);
+        rig.inject(&Via { ifindex: IfIndex(ifindex), ..Via::intercepted(SRC, DST) }, &query);
         rig.out.drain(..).count()
     };
     let ask = |rig: &mut Rig, from: &str| ask_by(rig, from, 1);
@@ -298,11 +293,9 @@ fn peers_of_one_source() {
         ..Config::default()
     });
     let ask = |rig: &mut Rig, n: u16, from: &str| {
-        let mut message = query(through(), &[7; 8]);
         let identity = n.to_be_bytes();
-        message.session = Some(number(n));
-        message.nli = Some(nli(&identity, from));
-        rig.inject(&Via::intercepted(SRC, DST), &message);
+        let query = peer(&identity, from).query(through(), number(n), &[7; 8]);
+        rig.inject(&Via::intercepted(SRC, DST), &query);
         rig.out.clear();
     };
     for n in 0..1000 {
@@ -326,10 +319,8 @@ fn a_few_sources_leave_sessions_to_others() {
         ..Config::default()
     });
     let ask = |rig: &mut Rig, n: u16, from: &str| {
-        let mut message = query(through(), &[7; 8]);
-        message.session = Some(number(n));
-        message.nli = Some(nli(b"up", from));
-        rig.inject(&Via::intercepted(SRC, DST), &message);
+        let query = peer(b"up", from).query(through(), number(n), &[7; 8]);
+        rig.inject(&Via::intercepted(SRC, DST), &query);
         rig.out.clear();
         rig.gist.sessions().count()
     };
@@ -356,10 +347,8 @@ fn a_peer_whose_messages_wait_leaves_room_to_others() {
         ..Config::default()
     });
     let forward = |rig: &mut Rig, n: u16, from: &str| {
-        let mut message = query(through(), &[7; 8]);
-        message.session = Some(number(n));
-        message.nli = Some(nli(b"up", from));
-        rig.inject(&Via::intercepted(SRC, DST), &message);
+        let query = peer(b"up", from).query(through(), number(n), &[7; 8]);
+        rig.inject(&Via::intercepted(SRC, DST), &query);
         rig.out.clear();
         rig.send_with(&[5; 64], through(), |m| m.session = number(n));
         !rig.out.drain(..).any(|(_, out)| matches!(out, Out::Status(_, MessageStatus::Failed(_))))
@@ -398,7 +387,7 @@ fn limits_change_while_the_node_runs() {
         (rig.gist.sessions().count(), answers)
     };
     (0..20).for_each(|n| assert_eq!(ask(&mut rig, n), (usize::from(n) + 1, 1)));
-    let limit = |rig: &mut Rig, config: &Config| rig.gist.set_limits(rig.now, config).unwrap();
+    let limit = |rig: &mut Rig, config: &Config| rig.0.gist.set_limits(rig.0.now, config).unwrap();
     limit(&mut rig, &Config { max_sessions: 10, ..config.clone() });
     assert_eq!(ask(&mut rig, 20).0, 20, "no session is dropped, and no session is new");
     limit(&mut rig, &Config { max_sessions: 22, ..config.clone() });
@@ -409,7 +398,7 @@ fn limits_change_while_the_node_runs() {
     limit(&mut rig, &Config { max_sessions: 100, dmode_rate: 0, ..config.clone() });
     assert_eq!((60..80).map(|n| ask(&mut rig, n).1).sum::<usize>(), 20);
     let wrong = Config { max_sessions: 0, ..config };
-    assert!(rig.gist.set_limits(rig.now, &wrong).is_err());
+    assert!(rig.0.gist.set_limits(rig.0.now, &wrong).is_err());
     assert_eq!(rig.gist.config().max_sessions, 100);
 }
 
@@ -428,7 +417,7 @@ fn a_reload_gives_back_no_rate_that_was_used() {
     assert_eq!(answered(&mut rig), 10);
     for rate in [40, 80, 400, 40] {
         let new = Config { query_rate_per_source: rate, ..config.clone() };
-        rig.gist.set_limits(rig.now, &new).unwrap();
+        rig.0.gist.set_limits(rig.0.now, &new).unwrap();
         assert_eq!(answered(&mut rig), 0, "{rate}");
     }
 }

@@ -6,7 +6,7 @@ use signalbox_core::service::{NetworkEvent, SendError, SiiHandle};
 use signalbox_core::{Direction, Mri, SessionId};
 use signalbox_gist::engine::{Config, Installation};
 use signalbox_gist::wire::{
-    ErrorObject, GistError, Info, Infos, List, Message, MessageType, NatTraversal, Nli, ObjectType, Objects,
+    Encapsulation, GistError, Info, List, Message, MessageType, NatTraversal, Nli, ObjectType, Objects,
     Replaced, StackConfiguration, StackProposal, Translated, mri_encode,
 };
 use signalbox_wire::Writer;
@@ -60,11 +60,7 @@ fn from_inside() -> Via {
 }
 
 fn confirm_of<'a>(response: &Message<'a>) -> Message<'a> {
-    let mut confirm = Message::new(MessageType::CONFIRM, NSLP, 64);
-    (confirm.mri, confirm.session) = (Some(inside().into()), Some(SESSION));
-    confirm.nli = Some(nli(b"up", INNER));
-    confirm.responder_cookie = response.responder_cookie;
-    confirm
+    Message { mri: Some(inside().into()), ..peer(b"up", INNER).confirm(response) }
 }
 
 fn installing(installation: Installation) -> Rig {
@@ -417,11 +413,8 @@ fn an_error_across_a_nat() {
         let mut arrived = sent.message();
         arrived.mri = Some(beyond().into());
         let octets = encode(&arrived);
-        let encapsulation = signalbox_gist::wire::Encapsulation::QMode;
-        let mut error = Message::new(MessageType::ERROR, signalbox_core::NslpId::NONE, 64);
-        error.nli = Some(nli(b"down", DOWN));
-        error.error =
-            ErrorObject::about(GistError::UNTRANSLATED_OBJECT, &octets[4..], encapsulation, Infos::NONE);
+        let untranslated = GistError::UNTRANSLATED_OBJECT;
+        let mut error = peer(b"down", DOWN).error(untranslated, &octets[4..], Encapsulation::QMode);
         error.nat_traversal = with.then_some(translation(&original));
         rig.inject(&Via::direct(DOWN, RIGHT), &error);
         if with {
@@ -443,11 +436,8 @@ fn an_error_about_translated_data() {
     rig.send(b"back", through().inverted());
     let back = rig.sent().is(MessageType::DATA);
     rig.status();
-    let mut error = Message::new(MessageType::ERROR, signalbox_core::NslpId::NONE, 64);
-    error.nli = Some(nli(b"up", INNER));
-    let encapsulation = signalbox_gist::wire::Encapsulation::Normal;
-    error.error = ErrorObject::about(GistError::NO_ROUTING_STATE, back.octets(), encapsulation, Infos::NONE);
-    rig.inject(&from_inside(), &error);
+    let error = GistError::NO_ROUTING_STATE;
+    rig.inject(&from_inside(), &peer(b"up", INNER).error(error, back.octets(), Encapsulation::Normal));
     assert_eq!(rig.notified(), (Direction::Upstream, NetworkEvent::Bad));
     rig.no_state();
 }

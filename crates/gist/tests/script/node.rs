@@ -117,9 +117,7 @@ fn too_many_decisions_pending() {
 #[test]
 fn a_flood_leaves_pending_decisions_to_others() {
     let asked = |rig: &mut Rig, from: &str, via: &Via| {
-        let mut message = query(through(), &[7; 8]);
-        message.nli = Some(nli(b"up", from));
-        rig.inject(via, &message);
+        rig.inject(via, &peer(b"up", from).query(through(), SESSION, &[7; 8]));
         rig.out.drain(..).any(|(_, out)| matches!(out, Out::Delivered(_)))
     };
     let near = Via::intercepted(SRC, DST);
@@ -358,12 +356,7 @@ fn upstream_queries() {
         let response = rig.sent().is(MessageType::RESPONSE);
         assert_eq!(response.message().mri.unwrap().mri.direction(), Direction::Downstream);
         assert_eq!((response.dst, response.nli().ip_ttl), (at_port(DOWN), 64));
-        let answered = response.message();
-        let mut confirm = Message::new(MessageType::CONFIRM, NSLP, 64);
-        confirm.mri = Some(mri.into());
-        (confirm.session, confirm.nli) = (answered.session, Some(nli(b"down", DOWN)));
-        confirm.responder_cookie = answered.responder_cookie;
-        rig.inject(&Via::direct(DOWN, RIGHT), &confirm);
+        rig.inject(&Via::direct(DOWN, RIGHT), &peer(b"down", DOWN).confirm(&response.message()));
         assert_eq!(rig.notified().0, Direction::Downstream);
         assert_eq!(rig.states(), (Some(RoutingState::Established), None));
         rig.send(b"data", through());
@@ -378,18 +371,13 @@ fn the_downstream_exchange_wins() {
     let mut rig = Rig::new();
     rig.established_for(through());
     let mri: Mri = through().with_direction(Direction::Upstream);
-    let mut message = query(mri, &[1; 8]);
+    let other_peer = peer(b"else", "10.2.0.3");
+    let mut message = other_peer.query(mri, SESSION, &[1; 8]);
     message.header.s = true;
-    message.nli = Some(nli(b"else", "10.2.0.3"));
     let via = Via { ifindex: signalbox_core::IfIndex(2), ..Via::intercepted("10.2.0.3", SRC).ttl(255) };
     rig.inject(&via, &message);
     let response = rig.sent().is(MessageType::RESPONSE);
-    let answered = response.message();
-    let mut confirm = Message::new(MessageType::CONFIRM, NSLP, 64);
-    confirm.mri = Some(mri.into());
-    (confirm.session, confirm.nli) = (answered.session, Some(nli(b"else", "10.2.0.3")));
-    confirm.responder_cookie = answered.responder_cookie;
-    rig.inject(&Via::direct("10.2.0.3", RIGHT), &confirm);
+    rig.inject(&Via::direct("10.2.0.3", RIGHT), &other_peer.confirm(&response.message()));
     rig.quiet();
     let view = rig.session().downstream.unwrap();
     assert_eq!((view.role, view.peer), (Role::Querying, Some(at_port(DOWN))));
@@ -398,9 +386,7 @@ fn the_downstream_exchange_wins() {
     message.session = Some(other);
     rig.inject(&via, &message);
     let response = rig.sent();
-    let answered = response.message();
-    (confirm.session, confirm.responder_cookie) = (Some(other), answered.responder_cookie);
-    rig.inject(&Via::direct("10.2.0.3", RIGHT), &confirm);
+    rig.inject(&Via::direct("10.2.0.3", RIGHT), &other_peer.confirm(&response.message()));
     rig.notified();
     rig.until(31_000);
     let left: Vec<_> = rig.gist.sessions().map(|s| s.session).collect();

@@ -51,11 +51,7 @@ fn ports_are_those_of_the_query_swapped() {
     rig.inject(&via, &query(through(), &[1; 8]));
     let response = rig.sent();
     assert_eq!((response.src.port(), response.dst.port()), (270, 4711));
-    let answered = response.message();
-    let mut confirm = signalbox_gist::wire::Message::new(MessageType::CONFIRM, NSLP, 64);
-    confirm.mri = answered.mri.map(|m| m.inverted());
-    (confirm.session, confirm.nli) = (answered.session, Some(nli(b"up", UP)));
-    confirm.responder_cookie = answered.responder_cookie;
+    let confirm = peer(b"up", UP).confirm(&response.message());
     let mut via = Via::direct(UP, LEFT);
     via.src.set_port(4711);
     rig.inject(&via, &confirm);
@@ -296,11 +292,7 @@ fn rule_3_data_upstream() {
     rig.inject(&Via::intercepted(SRC, DST).ttl(61), &query(through(), &[1; 8]));
     let response = rig.sent();
     assert_eq!(response.nli().ip_ttl, 3);
-    let answered = response.message();
-    let mut confirm = signalbox_gist::wire::Message::new(MessageType::CONFIRM, NSLP, 64);
-    confirm.mri = answered.mri.map(|m| m.inverted());
-    (confirm.session, confirm.nli) = (answered.session, Some(nli(b"up", UP)));
-    confirm.responder_cookie = answered.responder_cookie;
+    let confirm = peer(b"up", UP).confirm(&response.message());
     rig.inject(&Via::direct(UP, LEFT).ttl(61), &confirm);
     rig.notified();
     assert_eq!(rig.session().upstream.unwrap().ip_distance, Some(3));
@@ -344,9 +336,8 @@ fn another_upstream_peer() {
         rig.data_down(b"data");
         let old = rig.delivered().sii;
         rig.until(5000);
-        let mut again = query(through(), &[2; 8]);
-        again.nli = Some(nli(b"new", "10.1.0.3"));
-        rig.inject(&Via::intercepted(SRC, DST), &again);
+        let new_peer = peer(b"new", "10.1.0.3");
+        rig.inject(&Via::intercepted(SRC, DST), &new_peer.query(through(), SESSION, &[2; 8]));
         let mut response = None;
         let mut events = Vec::new();
         let mut drain = |rig: &mut Rig| {
@@ -362,11 +353,7 @@ fn another_upstream_peer() {
         let response = drain(&mut rig);
         assert_eq!(response.dst, at_port("10.1.0.3"));
         if installation != Installation::Immediate {
-            let answered = response.message();
-            let mut confirm = signalbox_gist::wire::Message::new(MessageType::CONFIRM, NSLP, 64);
-            confirm.mri = answered.mri.map(|m| m.inverted());
-            (confirm.session, confirm.nli) = (answered.session, Some(nli(b"new", "10.1.0.3")));
-            confirm.responder_cookie = answered.responder_cookie;
+            let confirm = new_peer.confirm(&response.message());
             rig.inject(&Via::direct("10.1.0.3", LEFT), &confirm);
             drain(&mut rig);
         }
@@ -398,11 +385,7 @@ fn another_arrival_interface() {
             assert_eq!(rig.notified(), (Direction::Upstream, NetworkEvent::Tentative));
         }
         let response = rig.sent().is(MessageType::RESPONSE);
-        let answered = response.message();
-        let mut confirm = signalbox_gist::wire::Message::new(MessageType::CONFIRM, NSLP, 64);
-        confirm.mri = answered.mri.map(|m| m.inverted());
-        (confirm.session, confirm.nli) = (answered.session, Some(nli(b"up", UP)));
-        confirm.responder_cookie = answered.responder_cookie;
+        let confirm = peer(b"up", UP).confirm(&response.message());
         rig.inject(&Via { ifindex: IfIndex(3), ..Via::direct(UP, LEFT) }, &confirm);
         events.extend(rig.out.drain(..));
         assert_eq!(rig.session().upstream.unwrap().ifindex, IfIndex(ifindex));
@@ -422,11 +405,7 @@ fn another_own_address() {
     rig.query_numbered(2, None);
     let response = rig.sent().is(MessageType::RESPONSE);
     assert_eq!(response.nli().interface, ip("10.1.0.11"));
-    let answered = response.message();
-    let mut confirm = signalbox_gist::wire::Message::new(MessageType::CONFIRM, NSLP, 64);
-    confirm.mri = answered.mri.map(|m| m.inverted());
-    (confirm.session, confirm.nli) = (answered.session, Some(nli(b"up", UP)));
-    confirm.responder_cookie = answered.responder_cookie;
+    let confirm = peer(b"up", UP).confirm(&response.message());
     rig.inject(&Via::direct(UP, "10.1.0.11"), &confirm);
     rig.quiet();
     rig.send(b"back", through().inverted());

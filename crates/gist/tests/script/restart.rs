@@ -6,7 +6,7 @@ use signalbox_core::service::NetworkEvent;
 use signalbox_gist::engine::{Config, Input, RoutingState};
 use signalbox_gist::wire::{GistError, MessageType};
 
-use crate::rig::{DOWN, LEFT, NSLP, OTHER, RIGHT, Rig, SESSION, UP, Via, at_port, own, query, through};
+use crate::rig::{DOWN, LEFT, NSLP, OTHER, RIGHT, Rig, SESSION, UP, Via, Ways, at_port, own, query, through};
 
 fn left(rig: &Rig) -> Entries {
     let mut entries = Entries::default();

@@ -1,7 +1,7 @@
 //! Bad input: every message, truncated at every length and changed at every octet, is harmless in every state.
 
 use signalbox_gist::engine::{Config, Installation, PeeringPolicy};
-use signalbox_gist::wire::{GistError, Message, MessageType};
+use signalbox_gist::wire::{GistError, MessageType};
 
 use crate::rig::*;
 
@@ -11,20 +11,9 @@ fn messages(query: &Packet, response: &Packet) -> Vec<(Via, Vec<u8>)> {
     let mut asked = self::query(through(), &[2; 8]);
     asked.nslp_data = Some(b"data");
     list.push((Via::intercepted(SRC, DST), encode(&asked)));
-    let mut answer = Message::new(MessageType::RESPONSE, NSLP, 64);
-    let said = query.message();
-    answer.mri = said.mri.map(|m| m.inverted());
-    (answer.session, answer.nli, answer.query_cookie) =
-        (said.session, Some(nli(b"down", DOWN)), said.query_cookie);
-    answer.header.r = true;
-    answer.responder_cookie = Some(b"cookie..");
+    let answer = peer(b"down", DOWN).response_with(&query.message(), b"cookie..");
     list.push((Via::direct(DOWN, RIGHT), encode(&answer)));
-    let mut confirm = Message::new(MessageType::CONFIRM, NSLP, 64);
-    let said = response.message();
-    confirm.mri = said.mri.map(|m| m.inverted());
-    (confirm.session, confirm.nli) = (said.session, Some(nli(b"up", UP)));
-    confirm.responder_cookie = said.responder_cookie;
-    list.push((Via::direct(UP, LEFT), encode(&confirm)));
+    list.push((Via::direct(UP, LEFT), encode(&peer(b"up", UP).confirm(&response.message()))));
     list.push((Via::direct(UP, LEFT), encode(&data(through(), nli(b"up", UP), b"data"))));
     list
 }

@@ -5,7 +5,7 @@ use core::time::Duration;
 use signalbox_core::service::{NetworkEvent, SiiHandle};
 use signalbox_core::{Direction, IfIndex};
 use signalbox_gist::engine::Config;
-use signalbox_gist::wire::{Message, MessageType, Nli};
+use signalbox_gist::wire::{MessageType, Nli};
 
 use crate::rig::*;
 
@@ -13,18 +13,11 @@ const NEW: &str = "10.1.0.3";
 
 /// A Query from the new upstream peer and its Confirm.
 fn taken_over(rig: &mut Rig, number: u8) -> (SiiHandle, SiiHandle) {
-    let cookie = [number; 8];
-    let mut again = query(through(), &cookie);
-    again.nli = Some(nli(b"new", NEW));
-    rig.inject(&Via::intercepted(SRC, DST), &again);
+    let new = peer(b"new", NEW);
+    rig.inject(&Via::intercepted(SRC, DST), &new.query(through(), SESSION, &[number; 8]));
     assert_eq!(rig.notified(), (Direction::Upstream, NetworkEvent::Tentative));
     let response = rig.sent().is(MessageType::RESPONSE);
-    let answered = response.message();
-    let mut confirm = Message::new(MessageType::CONFIRM, NSLP, 64);
-    confirm.mri = answered.mri.map(|m| m.inverted());
-    (confirm.session, confirm.nli) = (answered.session, Some(nli(b"new", NEW)));
-    confirm.responder_cookie = answered.responder_cookie;
-    rig.inject(&Via::direct(NEW, LEFT), &confirm);
+    rig.inject(&Via::direct(NEW, LEFT), &new.confirm(&response.message()));
     let (_, NetworkEvent::Good(new)) = rig.notified() else { panic!() };
     let (_, NetworkEvent::RouteDeleted(old)) = rig.notified() else { panic!() };
     rig.quiet();
@@ -81,16 +74,10 @@ fn each_message_has_the_name_of_its_sender() {
 impl Rig {
     /// A refresh by an upstream peer, with its Confirm.
     fn query_from(&mut self, number: u8, identity: &str, address: &str) {
-        let cookie = [number; 8];
-        let mut again = query(through(), &cookie);
-        again.nli = Some(nli(identity.as_bytes(), address));
-        self.inject(&Via::intercepted(SRC, DST), &again);
+        let peer = peer(identity.as_bytes(), address);
+        self.inject(&Via::intercepted(SRC, DST), &peer.query(through(), SESSION, &[number; 8]));
         let response = self.sent().is(MessageType::RESPONSE);
-        let mut confirm = Message::new(MessageType::CONFIRM, NSLP, 64);
-        confirm.mri = response.message().mri.map(|m| m.inverted());
-        (confirm.session, confirm.nli) = (Some(SESSION), Some(nli(identity.as_bytes(), address)));
-        confirm.responder_cookie = response.message().responder_cookie;
-        self.inject(&Via::direct(address, LEFT), &confirm);
+        self.inject(&Via::direct(address, LEFT), &peer.confirm(&response.message()));
     }
 }
 

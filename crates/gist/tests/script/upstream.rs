@@ -37,13 +37,8 @@ fn with(config: Config) -> Rig {
     rig
 }
 
-const TOWARDS_SOURCE: Route = Route {
-    ifindex: IfIndex(1),
-    src: core::net::IpAddr::V4(core::net::Ipv4Addr::new(10, 1, 0, 1)),
-    gateway: None,
-    mtu: 1500,
-    local: false,
-};
+const TOWARDS_SOURCE: Route =
+    Route { ifindex: IfIndex(1), src: core::net::IpAddr::V4(core::net::Ipv4Addr::new(10, 1, 0, 1)), ..ROUTE };
 
 /// Answers `query` of the node from `UP`.
 fn answer(rig: &mut Rig, query: &Packet) {
@@ -51,14 +46,7 @@ fn answer(rig: &mut Rig, query: &Packet) {
 }
 
 fn answer_with<'a>(rig: &mut Rig, query: &'a Packet, tweak: impl FnOnce(&mut Message<'a>)) {
-    let asked = query.message();
-    let mut message = Message::new(MessageType::RESPONSE, NSLP, 64);
-    message.header.r = true;
-    message.mri = asked.mri.map(|m| m.inverted());
-    message.session = asked.session;
-    message.nli = Some(nli(b"up", UP));
-    message.query_cookie = asked.query_cookie;
-    message.responder_cookie = Some(b"upstream peer...");
+    let mut message = peer(b"up", UP).response_with(&query.message(), b"upstream peer...");
     tweak(&mut message);
     rig.inject(&Via::direct(UP, LEFT).ttl(62), &message);
 }
@@ -226,20 +214,14 @@ fn queries_both_ways_at_once() {
 
 /// A Query of an upstream peer for the flow, and the Confirm if it is required.
 fn asked_by(rig: &mut Rig, identity: &'static [u8], address: &str, number: u8) {
-    let cookie = [number; 8];
-    let mut message = query(through(), &cookie);
-    message.nli = Some(nli(identity, address));
-    rig.inject(&Via::intercepted(SRC, DST), &message);
+    let peer = peer(identity, address);
+    rig.inject(&Via::intercepted(SRC, DST), &peer.query(through(), SESSION, &[number; 8]));
     // A notification may be output before.
     let at = rig.out.iter().position(|(_, out)| matches!(out, Out::Sent(_))).expect("a Response");
     let Some((_, Out::Sent(response))) = rig.out.remove(at) else { panic!() };
     let response = response.is(MessageType::RESPONSE);
     if response.message().header.r {
-        let mut confirm = Message::new(MessageType::CONFIRM, NSLP, 64);
-        (confirm.mri, confirm.session) = (Some(through().into()), Some(SESSION));
-        confirm.nli = Some(nli(identity, address));
-        confirm.responder_cookie = response.message().responder_cookie;
-        rig.inject(&Via::direct(address, LEFT), &confirm);
+        rig.inject(&Via::direct(address, LEFT), &peer.confirm(&response.message()));
     }
 }
 
@@ -309,14 +291,10 @@ fn an_unconfirmed_query_takes_nothing() {
     for installation in [Installation::Confirmed, Installation::Delayed] {
         let mut rig = with(Config { installation, ..config() });
         established(&mut rig);
-        let mut message = query(through(), &[2; 8]);
-        message.nli = Some(nli(b"other", UP2));
-        rig.inject(&Via::intercepted(SRC, DST), &message);
+        let query = peer(b"other", UP2).query(through(), SESSION, &[2; 8]);
+        rig.inject(&Via::intercepted(SRC, DST), &query);
         let response = rig.sent().is(MessageType::RESPONSE);
-        let mut confirm = Message::new(MessageType::CONFIRM, NSLP, 64);
-        (confirm.mri, confirm.session) = (Some(through().into()), Some(SESSION));
-        confirm.nli = Some(nli(b"other", "10.1.0.4"));
-        confirm.responder_cookie = response.message().responder_cookie;
+        let confirm = peer(b"other", "10.1.0.4").confirm(&response.message());
         rig.inject(&Via::direct("10.1.0.4", LEFT), &confirm);
         rig.quiet();
         let upstream = rig.session().upstream.unwrap();
@@ -330,17 +308,11 @@ fn no_room_to_give_way() {
     for installation in POLICIES {
         let mut rig = with(Config { installation, max_peers: 1, ..config() });
         established(&mut rig);
-        let cookie = [2; 8];
-        let mut message = query(through(), &cookie);
-        message.nli = Some(nli(b"other", UP2));
-        rig.inject(&Via::intercepted(SRC, DST), &message);
+        let other = peer(b"other", UP2);
+        rig.inject(&Via::intercepted(SRC, DST), &other.query(through(), SESSION, &[2; 8]));
         while let Some((_, out)) = rig.out.pop_front() {
             let Out::Sent(response) = out else { panic!("{out:?}") };
-            let mut confirm = Message::new(MessageType::CONFIRM, NSLP, 64);
-            (confirm.mri, confirm.session) = (Some(through().into()), Some(SESSION));
-            confirm.nli = Some(nli(b"other", UP2));
-            confirm.responder_cookie = response.message().responder_cookie;
-            rig.inject(&Via::direct(UP2, LEFT), &confirm);
+            rig.inject(&Via::direct(UP2, LEFT), &other.confirm(&response.message()));
         }
         assert_eq!(rig.gist.counters().peers_full, 1);
         let upstream = rig.session().upstream.unwrap();
@@ -395,8 +367,8 @@ fn two_nodes() {
     rig.send(b"data", back());
     let asked = rig.sent().is(MessageType::QUERY);
     let mut other = Rig::seeded(Config::default(), signalbox_gist::engine::PeeringPolicy::Always, 2);
-    let via =
-        Via { src: asked.src, dst: asked.dst, ifindex: IfIndex(2), ttl: 255, options: asked.options.clone() };
+    let options = asked.options.clone();
+    let via = Via { ttl: 255, options, ..Via::normal(IfIndex(2), asked.src, asked.dst) };
     let far = [interface(1, &["10.3.0.1"]), interface(2, &[UP])];
     other.handle(Input::Interfaces(&far));
     other.packet(&via, &asked.payload);

@@ -3,7 +3,7 @@
 use signalbox_core::service::{NetworkEvent, SendError};
 use signalbox_core::{Direction, Mri};
 use signalbox_gist::engine::{Installation, Transport};
-use signalbox_gist::wire::{Message, MessageType};
+use signalbox_gist::wire::MessageType;
 
 use super::kit::*;
 use crate::nat::{translation, value};
@@ -80,15 +80,10 @@ fn a_response_over_an_association_does_not_move_the_peer() {
     for number in [2, 3] {
         rig.reliably_in(session(number), b"more", own());
         let query = rig.sent().is(MessageType::QUERY);
-        let asked = query.message();
-        let mut response = Message::new(MessageType::RESPONSE, NSLP, 64);
-        response.header.r = true;
+        let far = peer(b"down", "172.16.0.2");
+        let mut response = far.response_with(&query.message(), b"over there......");
         response.mri = Some(flow(RIGHT, "172.16.0.9").inverted().into());
-        response.session = asked.session;
         response.nat_traversal = Some(translation(&original));
-        response.nli = Some(nli(b"down", "172.16.0.2"));
-        response.query_cookie = asked.query_cookie;
-        response.responder_cookie = Some(b"over there......");
         rig.octets(channel, &bare(&response));
         let confirm = rig.over().is(MessageType::CONFIRM);
         assert_eq!((confirm.channel, confirm.message().mri.unwrap().mri), (channel, own()));

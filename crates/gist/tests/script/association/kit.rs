@@ -13,7 +13,6 @@ use signalbox_gist::engine::{
 use signalbox_gist::wire::{
     List, MaOptions, MaProtocolId, Message, MessageType, Nli, Profile, StackConfiguration, StackProposal,
 };
-use signalbox_wire::Writer;
 
 use crate::rig::*;
 
@@ -108,9 +107,7 @@ pub(super) fn session(number: u8) -> SessionId {
 
 /// A message without magic number.
 pub(super) fn bare(message: &Message<'_>) -> Vec<u8> {
-    let mut octets = Vec::new();
-    message.encode(&mut Writer::new(&mut octets)).unwrap();
-    octets
+    signalbox_gist::kit::bare(message).unwrap()
 }
 
 /// An MA-Hello.
@@ -123,11 +120,7 @@ pub(super) fn hello(id: u32, asks: bool) -> Vec<u8> {
 
 /// A Data message as it is in a channel.
 pub(super) fn bare_data(mri: Mri, session: SessionId, data: &[u8]) -> Vec<u8> {
-    let mut message = Message::new(MessageType::DATA, NSLP, 64);
-    message.mri = Some(mri.into());
-    message.session = Some(session);
-    message.nslp_data = Some(data);
-    bare(&message)
+    bare(&Message { nli: None, ..peer(b"up", UP).data(mri, session, data) })
 }
 
 impl Rig {
@@ -277,16 +270,9 @@ impl Rig {
 }
 
 /// The Response of this peer to a Query of the node, over an association.
-pub(super) fn response_over(query: &Packet, peer: Nli<'_>) -> Vec<u8> {
-    let asked = query.message();
-    let mut message = Message::new(MessageType::RESPONSE, NSLP, 64);
-    message.header.r = true;
-    message.mri = asked.mri.map(|m| m.inverted());
-    message.session = asked.session;
-    message.nli = Some(peer);
-    message.query_cookie = asked.query_cookie;
-    message.responder_cookie = Some(b"over there......");
-    bare(&message)
+pub(super) fn response_over(query: &Packet, nli: Nli<'_>) -> Vec<u8> {
+    let peer = Peer { nli, ..peer(b"down", DOWN) };
+    bare(&peer.response_with(&query.message(), b"over there......"))
 }
 
 /// The first Confirm over a new association, to a Response of the node.
@@ -296,11 +282,7 @@ pub(super) fn first_confirm<'a>(response: &'a Packet, tweak: impl FnOnce(&mut Me
 
 /// A Confirm to a Response, over the association.
 pub(super) fn confirm_to<'a>(answered: &Message<'a>, tweak: impl FnOnce(&mut Message<'a>)) -> Vec<u8> {
-    let mut message = Message::new(MessageType::CONFIRM, NSLP, 64);
-    message.mri = answered.mri.map(|m| m.inverted());
-    message.session = answered.session;
-    message.nli = Some(nli(b"up", UP));
-    message.responder_cookie = answered.responder_cookie;
+    let mut message = peer(b"up", UP).confirm(answered);
     message.stack_proposal = answered.stack_proposal;
     message.stack_configuration = Some(StackConfiguration { hold_time_ms: PEER_HOLD, options: List::EMPTY });
     tweak(&mut message);

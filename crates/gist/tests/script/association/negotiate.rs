@@ -82,18 +82,11 @@ fn a_disabled_protocol_is_not_used() {
     let option = MaOptions { disabled: true, ..peer_tcp().1.options.iter().next().unwrap() };
     static PROFILE: [Profile<'static>; 1] = [Profile(&[1])];
     let options = [option];
-    let asked = query.message();
-    let mut response = Message::new(MessageType::RESPONSE, NSLP, 64);
-    response.header.r = true;
-    response.mri = asked.mri.map(|m| m.inverted());
-    (response.session, response.query_cookie) = (asked.session, asked.query_cookie);
-    response.nli = Some(nli(b"down", DOWN));
-    response.responder_cookie = Some(b"cookie..");
+    let mut response = peer(b"down", DOWN).response_with(&query.message(), b"cookie..");
     response.stack_proposal = Some(StackProposal { profiles: List::of(&PROFILE) });
     response.stack_configuration =
         Some(StackConfiguration { hold_time_ms: 1000, options: List::of(&options) });
-    let payload = encode(&response);
-    rig.packet(&Via::direct(DOWN, RIGHT), &payload);
+    rig.inject(&Via::direct(DOWN, RIGHT), &response);
     assert_eq!(rig.failed(), SendError::Refused);
     assert_eq!(rig.gist.associations().count(), 0);
 }
@@ -268,11 +261,7 @@ fn a_responder_shares_what_fits() {
     let response = rig.over().is(MessageType::RESPONSE);
     let said = response.message();
     assert!(said.header.r && said.stack_proposal.is_none() && said.responder_cookie.is_some());
-    let mut confirm = Message::new(MessageType::CONFIRM, NSLP, 64);
-    confirm.mri = said.mri.map(|m| m.inverted());
-    (confirm.session, confirm.nli) = (said.session, Some(nli(b"up", UP)));
-    confirm.responder_cookie = said.responder_cookie;
-    rig.octets(channel, &bare(&confirm));
+    rig.octets(channel, &bare(&peer(b"up", UP).confirm(&said)));
     rig.notified();
     rig.quiet();
     assert_eq!(rig.held(channel).unwrap().sessions, 2);
@@ -344,16 +333,9 @@ fn an_association_has_the_ip_version_of_its_flow() {
     let mri = flow("2001:db8:2::1", "2001:db8:9::9");
     rig.reliably(b"data", mri);
     let query = rig.sent();
-    let asked = query.message();
-    let mut response = Message::new(MessageType::RESPONSE, NSLP, 64);
-    response.header.r = true;
-    response.mri = asked.mri.map(|m| m.inverted());
-    (response.session, response.query_cookie) = (asked.session, asked.query_cookie);
-    response.nli = Some(nli(b"down", "2001:db8:2::2"));
-    response.responder_cookie = Some(b"cookie..");
+    let mut response = peer(b"down", "2001:db8:2::2").response_with(&query.message(), b"cookie..");
     (response.stack_proposal, response.stack_configuration) = (Some(peer_tcp().0), Some(peer_tcp().1));
-    let payload = encode(&response);
-    rig.packet(&Via::direct("2001:db8:2::2", "2001:db8:2::1"), &payload);
+    rig.inject(&Via::direct("2001:db8:2::2", "2001:db8:2::1"), &response);
     let (_, _, local, peer) = rig.opened();
     assert_eq!((local, peer.ip()), (ip("2001:db8:2::1"), ip("2001:db8:2::2")));
 }
@@ -430,16 +412,9 @@ fn a_new_peer_means_a_new_association() {
     rig.until(10);
     let query = rig.sent().is(MessageType::QUERY);
     assert!(query.message().stack_proposal.is_some(), "GIST-5.1-07");
-    let asked = query.message();
-    let mut response = Message::new(MessageType::RESPONSE, NSLP, 64);
-    response.header.r = true;
-    response.mri = asked.mri.map(|m| m.inverted());
-    (response.session, response.query_cookie) = (asked.session, asked.query_cookie);
-    response.nli = Some(nli(b"elsewhere", "10.2.0.7"));
-    response.responder_cookie = Some(b"cookie..");
+    let mut response = peer(b"elsewhere", "10.2.0.7").response_with(&query.message(), b"cookie..");
     (response.stack_proposal, response.stack_configuration) = (Some(peer_tcp().0), Some(peer_tcp().1));
-    let payload = encode(&response);
-    rig.packet(&Via::direct("10.2.0.7", RIGHT), &payload);
+    rig.inject(&Via::direct("10.2.0.7", RIGHT), &response);
     rig.out.retain(|(_, out)| !matches!(out, Out::Notified(..)));
     // The node requests a confirmation of the reliable messages to the former peer before it sends more to the new one.
     let new = loop {

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use signalbox_core::node::{Interface, REPORT_EVERY, Route};
-use signalbox_core::packet::Received;
+use signalbox_core::node::{REPORT_EVERY, Route};
 use signalbox_core::rng::Random;
-use signalbox_core::service::{Indication, NetworkEvent, Request, SendMessage, TransferAttributes};
+use signalbox_core::service::{NetworkEvent, Request, SendMessage};
 use signalbox_core::{IfIndex, Mri, SessionId, Time};
-use signalbox_gist::engine::{ChannelClosed, ChannelId, Config, Gist, Input, Output, Registration};
-use signalbox_gist::wire::{Header, MessageType, strip_magic};
+use signalbox_gist::engine::{ChannelClosed, ChannelId, Config, Input, PeeringPolicy};
+use signalbox_gist::kit::message;
+use signalbox_gist::wire::MessageType;
 
 use super::kit::*;
 use crate::rig::*;
@@ -17,12 +17,7 @@ const ADDRESSES: [&str; 2] = ["10.0.0.1", "10.0.0.2"];
 
 /// An event that is under way to a node.
 enum Flying {
-    Datagram {
-        src: core::net::SocketAddr,
-        dst: core::net::SocketAddr,
-        options: Vec<u8>,
-        payload: Vec<u8>,
-    },
+    Datagram(Packet),
     Accepted(ChannelId, signalbox_gist::engine::Transport, core::net::SocketAddr),
     Connected(ChannelId),
     Octets(ChannelId, Vec<u8>),
@@ -32,7 +27,7 @@ enum Flying {
 }
 
 struct Pair {
-    nodes: [Gist; 2],
+    nodes: [Node; 2],
     now: Time,
     flying: VecDeque<(usize, Flying)>,
     /// Identifier of the same channel at the other node, by node and channel.
@@ -49,19 +44,11 @@ impl Pair {
     fn new(config: &Config) -> Self {
         let nodes = [0, 1].map(|at: usize| {
             let number = u8::try_from(at).unwrap();
-            let identity = vec![b'a' + number];
-            let mut gist = Gist::new(Config { identity, ..config.clone() }, [7 + number; 32]).unwrap();
-            gist.register(NSLP, Registration::default());
-            let interface = Interface {
-                ifindex: IfIndex(1),
-                name: "eth0".to_owned(),
-                up: true,
-                mtu: 1500,
-                tunnel: false,
-                addresses: vec![ip(ADDRESSES[at])],
-            };
-            gist.handle(Time::ZERO, Input::Interfaces(&[interface]));
-            gist
+            let config = Config { identity: vec![b'a' + number], ..config.clone() };
+            let mut node = Node::new(config, PeeringPolicy::Always, [7 + number; 32]).unwrap();
+            node.route = Some(Ok(Route { ifindex: IfIndex(1), src: ip(ADDRESSES[at]), ..ROUTE }));
+            node.handle(Input::Interfaces(&[interface(1, &[ADDRESSES[at]])]));
+            node
         });
         Self {
             nodes,
@@ -76,79 +63,52 @@ impl Pair {
     }
 
     fn handle(&mut self, at: usize, input: Input<'_>) {
-        self.nodes[at].handle(self.now, input);
-        loop {
-            let mut lookup = None;
-            while let Some(output) = self.nodes[at].poll() {
-                let flying = match output {
-                    Output::Transmit(t) => {
-                        let header = Header::parse(strip_magic(t.payload).unwrap()).unwrap();
-                        self.datagrams.push((header.kind, !t.options.is_empty()));
-                        Flying::Datagram {
-                            src: t.src,
-                            dst: t.dst,
-                            options: t.options.to_vec(),
-                            payload: t.payload.to_vec(),
-                        }
+        self.nodes[at].now = self.now;
+        self.nodes[at].handle(input);
+        for (_, out) in core::mem::take(&mut self.nodes[at].out) {
+            let flying = match out {
+                Out::Sent(packet) => {
+                    self.datagrams.push((packet.message().header.kind, !packet.options.is_empty()));
+                    Flying::Datagram(packet)
+                }
+                Out::Delivered(delivery) => {
+                    self.received[at].push((delivery.session, delivery.data));
+                    continue;
+                }
+                Out::Notified(_, event) => {
+                    self.events.push(event);
+                    continue;
+                }
+                Out::Status(..) | Out::Read(..) | Out::Lookup(..) => continue,
+                Out::Opened(channel, transport, _, peer) => {
+                    let there = 2 * (self.ends.len() as u64 + 1);
+                    self.ends.insert((at, channel.0), there);
+                    self.ends.insert((1 - at, there), channel.0);
+                    self.flying.push_back((at, Flying::Connected(channel)));
+                    Flying::Accepted(ChannelId(there), transport, peer)
+                }
+                Out::Over(Over { channel, octets, .. }) => {
+                    let written = self.written.entry((at, channel.0)).or_default();
+                    *written += octets.len();
+                    if *written >= REPORT_EVERY {
+                        *written = 0;
+                        self.flying.push_back((at, Flying::Drained(channel)));
                     }
-                    Output::RouteLookup { id, .. } => {
-                        lookup = Some(id);
-                        break;
-                    }
-                    Output::Indication(Indication::RecvMessage(m)) => {
-                        self.received[at].push((m.session, m.data.to_vec()));
-                        continue;
-                    }
-                    Output::Indication(Indication::NetworkNotification { event, .. }) => {
-                        self.events.push(event);
-                        continue;
-                    }
-                    Output::Indication(_) | Output::ChannelRead { .. } => continue,
-                    Output::ChannelOpen { channel, transport, peer, .. } => {
-                        let there = 2 * (self.ends.len() as u64 + 1);
-                        self.ends.insert((at, channel.0), there);
-                        self.ends.insert((1 - at, there), channel.0);
-                        self.flying.push_back((at, Flying::Connected(channel)));
-                        Flying::Accepted(ChannelId(there), transport, peer)
-                    }
-                    Output::ChannelSend { channel, octets, .. } => {
-                        let written = self.written.entry((at, channel.0)).or_default();
-                        *written += octets.len();
-                        if *written >= REPORT_EVERY {
-                            *written = 0;
-                            self.flying.push_back((at, Flying::Drained(channel)));
-                        }
-                        Flying::Octets(ChannelId(self.ends[&(at, channel.0)]), octets.to_vec())
-                    }
-                    Output::ChannelClose { channel, .. } => {
-                        Flying::Closed(ChannelId(self.ends[&(at, channel.0)]))
-                    }
-                };
-                self.flying.push_back((1 - at, flying));
-            }
-            let Some(id) = lookup else { return };
-            let src = ip(ADDRESSES[at]);
-            let route = Route { ifindex: IfIndex(1), src, gateway: None, mtu: 1500, local: false };
-            self.nodes[at].handle(self.now, Input::Route { id, result: Ok(route) });
+                    Flying::Octets(ChannelId(self.ends[&(at, channel.0)]), octets)
+                }
+                Out::Closed(channel, _) => Flying::Closed(ChannelId(self.ends[&(at, channel.0)])),
+            };
+            self.flying.push_back((1 - at, flying));
         }
     }
 
     fn settle(&mut self) {
         while let Some((at, flying)) = self.flying.pop_front() {
             match flying {
-                Flying::Datagram { src, dst, options, payload } => self.handle(
-                    at,
-                    Input::Datagram(Received {
-                        entry: signalbox_core::Entry::Udp(270),
-                        src,
-                        dst,
-                        ifindex: IfIndex(1),
-                        ttl: 64,
-                        tos: 0,
-                        options: &options,
-                        payload: &payload,
-                    }),
-                ),
+                Flying::Datagram(Packet { src, dst, options, payload, .. }) => {
+                    let via = Via { options, ..Via::normal(IfIndex(1), src, dst) };
+                    self.handle(at, Input::Datagram(via.packet(&payload)));
+                }
                 Flying::Accepted(channel, transport, local) => {
                     let peer = (ip(ADDRESSES[1 - at]), 40_000).into();
                     let accepted = Input::ChannelAccepted { channel, transport, local, peer, identity: None };
@@ -172,20 +132,7 @@ impl Pair {
     }
 
     fn send(&mut self, at: usize, mri: Mri, session: SessionId, data: &[u8]) {
-        let attributes = TransferAttributes { ..RELIABLE };
-        let message = SendMessage {
-            data,
-            handle: None,
-            nslp: NSLP,
-            session,
-            mri,
-            state: None,
-            sii: None,
-            attributes,
-            timeout: None,
-            ip_ttl: None,
-            hops: None,
-        };
+        let message = SendMessage { attributes: RELIABLE, ..message(data, mri, session) };
         self.handle(at, Input::Request(Request::SendMessage(message)));
     }
 
@@ -194,7 +141,7 @@ impl Pair {
         self.settle();
         while let Some((due, at)) = [0, 1]
             .into_iter()
-            .filter_map(|at| Some((self.nodes[at].next_deadline()?, at)))
+            .filter_map(|at| Some((self.nodes[at].gist.next_deadline()?, at)))
             .min()
             .filter(|(due, _)| *due <= target)
         {
@@ -232,8 +179,8 @@ fn a_thousand_sessions_share_one_association() {
     }
     pair.settle();
     for at in 0..2 {
-        assert_eq!(pair.nodes[at].associations().count(), 1);
-        assert_eq!(pair.nodes[at].associations().next().unwrap().sessions, 1000);
+        assert_eq!(pair.nodes[at].gist.associations().count(), 1);
+        assert_eq!(pair.nodes[at].gist.associations().next().unwrap().sessions, 1000);
     }
     for number in 0..1000 {
         let of: Vec<_> = pair.received[1].iter().filter(|(s, _)| *s == numbered(number)).collect();
@@ -258,7 +205,7 @@ fn sessions_are_informed_of_the_end_of_their_association_in_parts() {
         }
     };
     send(&mut pair, 0..SESSIONS);
-    let channel = pair.nodes[0].associations().next().unwrap().channel;
+    let channel = pair.nodes[0].gist.associations().next().unwrap().channel;
     let there = ChannelId(pair.ends[&(0, channel.0)]);
     pair.events.clear();
     let (reason, unacknowledged) = (ChannelClosed::Reset, true);
@@ -267,14 +214,14 @@ fn sessions_are_informed_of_the_end_of_their_association_in_parts() {
         pair.events.iter().filter(|event| **event == NetworkEvent::CommunicationFailure).count()
     };
     // A part by the end itself, and a smaller one by the work beside each input.
-    assert_eq!((informed(&pair), pair.nodes[0].associations().count()), (256 + 16, 0));
+    assert_eq!((informed(&pair), pair.nodes[0].gist.associations().count()), (256 + 16, 0));
     pair.handle(1, Input::ChannelClosed { channel: there, reason, unacknowledged: false });
     // The sessions that were bound first are informed last.
     pair.received[1].clear();
     send(&mut pair, 0..1);
     for turn in 0.. {
         let before = informed(&pair);
-        if pair.nodes[0].next_deadline().is_none_or(|due| due > pair.now) {
+        if pair.nodes[0].gist.next_deadline().is_none_or(|due| due > pair.now) {
             break;
         }
         pair.handle(0, Input::Timer);
@@ -287,7 +234,7 @@ fn sessions_are_informed_of_the_end_of_their_association_in_parts() {
     let arrived: std::collections::BTreeSet<_> =
         pair.received[1].iter().map(|(session, _)| *session).collect();
     assert_eq!(arrived.len(), SESSIONS as usize);
-    assert_eq!(pair.nodes[0].associations().count(), 1);
+    assert_eq!(pair.nodes[0].gist.associations().count(), 1);
 }
 
 /// GIST-5.1-05, GIST-5.1-10: sessions in use are refreshed over the association, except for their Queries, which are in
@@ -301,8 +248,8 @@ fn a_session_is_refreshed_and_an_association_ends() {
         pair.until(round * 20_000);
     }
     assert_eq!(pair.received[1].len(), 10);
-    assert!(pair.nodes[1].counters().confirms_received > 5);
-    assert_eq!(pair.nodes[0].counters().associations_opened, 1);
+    assert!(pair.nodes[1].gist.counters().confirms_received > 5);
+    assert_eq!(pair.nodes[0].gist.counters().associations_opened, 1);
     assert!(!pair.events.contains(&NetworkEvent::Bad), "{:?}", pair.events);
     let (response, rest) = pair.datagrams.split_at(2);
     assert_eq!(response, [(MessageType::QUERY, true), (MessageType::RESPONSE, false)]);
@@ -312,8 +259,8 @@ fn a_session_is_refreshed_and_an_association_ends() {
     );
     pair.until(400_000);
     for node in &pair.nodes {
-        assert_eq!((node.sessions().count(), node.associations().count()), (0, 0));
-        assert_eq!(node.counters().associations_failed, 0);
+        assert_eq!((node.gist.sessions().count(), node.gist.associations().count()), (0, 0));
+        assert_eq!(node.gist.counters().associations_failed, 0);
     }
 }
 
@@ -328,9 +275,9 @@ fn simultaneous_opening_settles_on_one() {
     pair.send(1, back, numbered(2), b"two2");
     pair.settle();
     assert_eq!((pair.received[0].len(), pair.received[1].len()), (1, 1));
-    assert_eq!(pair.nodes[0].associations().count(), 2);
+    assert_eq!(pair.nodes[0].gist.associations().count(), 2);
     let sessions = |pair: &Pair, at: usize| -> Vec<_> {
-        pair.nodes[at].associations().map(|a| (a.opened, a.sessions)).collect()
+        pair.nodes[at].gist.associations().map(|a| (a.opened, a.sessions)).collect()
     };
     assert_eq!(sessions(&pair, 0).len(), 2);
     for number in 10..20 {
@@ -357,13 +304,13 @@ fn a_restarted_peer_is_found_again() {
     pair.settle();
     pair.now = Time::from_secs(3); // long enough not to count as a refusal
     pair.nodes[1] = Pair::new(&tcp_only()).nodes.into_iter().nth(1).unwrap();
-    let channel = pair.nodes[0].associations().next().unwrap().channel;
+    let channel = pair.nodes[0].gist.associations().next().unwrap().channel;
     let reason = ChannelClosed::Reset;
     pair.handle(0, Input::ChannelClosed { channel, reason, unacknowledged: false });
     pair.send(0, mri, numbered(1), b"two2");
     pair.settle();
     assert_eq!(pair.received[1].last().unwrap().1, b"two2");
-    assert_eq!(pair.nodes[1].sessions().count(), 1);
+    assert_eq!(pair.nodes[1].gist.sessions().count(), 1);
 }
 
 /// Arbitrary messages, refreshes, losses and closes in any order: the tables of both nodes agree, and in the end no
@@ -387,7 +334,7 @@ fn storms_leave_nothing_behind() {
                 }
                 6 => {
                     let index = usize::try_from(rng.range(0..4)).unwrap();
-                    let channel = pair.nodes[at].associations().nth(index).map(|a| a.channel);
+                    let channel = pair.nodes[at].gist.associations().nth(index).map(|a| a.channel);
                     if let Some(channel) = channel {
                         let there = ChannelId(pair.ends[&(at, channel.0)]);
                         let reason = ChannelClosed::Reset;
@@ -398,7 +345,7 @@ fn storms_leave_nothing_behind() {
                 }
                 7 => {
                     let unsent = usize::try_from(rng.range(0..2)).unwrap() * 300_000;
-                    for channel in pair.nodes[at].associations().map(|a| a.channel).collect::<Vec<_>>() {
+                    for channel in pair.nodes[at].gist.associations().map(|a| a.channel).collect::<Vec<_>>() {
                         pair.handle(at, Input::ChannelDrained { channel, unsent });
                     }
                 }
@@ -411,13 +358,17 @@ fn storms_leave_nothing_behind() {
             pair.holds_together();
         }
         for at in 0..2 {
-            for channel in pair.nodes[at].associations().map(|a| a.channel).collect::<Vec<_>>() {
+            for channel in pair.nodes[at].gist.associations().map(|a| a.channel).collect::<Vec<_>>() {
                 pair.handle(at, Input::ChannelDrained { channel, unsent: 0 });
             }
         }
         pair.until(now + 400_000);
         for node in &pair.nodes {
-            assert_eq!((node.sessions().count(), node.associations().count()), (0, 0), "seed {seed}");
+            assert_eq!(
+                (node.gist.sessions().count(), node.gist.associations().count()),
+                (0, 0),
+                "seed {seed}"
+            );
         }
     }
 }
@@ -427,6 +378,7 @@ impl Pair {
     fn holds_together(&self) {
         for node in &self.nodes {
             let used = node
+                .gist
                 .sessions()
                 .flat_map(|s| [s.upstream, s.downstream])
                 .flatten()
@@ -435,7 +387,7 @@ impl Pair {
             for channel in used {
                 *counts.entry(channel).or_insert(0) += 1;
             }
-            for association in node.associations() {
+            for association in node.gist.associations() {
                 assert_eq!(association.sessions, counts.remove(&association.channel).unwrap_or(0));
                 assert_eq!(association.queued == 0, association.queued_octets == 0);
             }

@@ -1,9 +1,9 @@
 //! Messages over associations: read from streams, queued, delayed, refused (RFC 5971 §4.1, §4.3, §5.4).
 
+use signalbox_core::Direction;
 use signalbox_core::service::{MessageStatus, NetworkEvent, SendError};
-use signalbox_core::{Direction, NslpId};
 use signalbox_gist::engine::{AssociationState, Config, Input, Transport};
-use signalbox_gist::wire::{Encapsulation, ErrorObject, GistError, Infos, Message, MessageType, Nli};
+use signalbox_gist::wire::{Encapsulation, GistError, Message, MessageType, Nli};
 
 use super::kit::*;
 use crate::rig::*;
@@ -113,14 +113,9 @@ fn a_misdelivered_message_of_ours_starts_the_handshake_again() {
     rig.reliably(b"more", own());
     let data = rig.over();
     rig.status();
-    let mut message = Message::new(MessageType::ERROR, NslpId::NONE, 64);
-    message.error = ErrorObject::about(
-        GistError::INCORRECTLY_DELIVERED,
-        &data.octets,
-        Encapsulation::Association,
-        Infos::NONE,
-    );
-    rig.octets(channel, &bare(&message));
+    let error = GistError::INCORRECTLY_DELIVERED;
+    let message = peer(b"down", DOWN).error(error, &data.octets, Encapsulation::Association);
+    rig.octets(channel, &bare(&Message { nli: None, ..message }));
     assert_eq!(rig.notified().1, NetworkEvent::Bad);
     assert!(rig.sent().is(MessageType::QUERY).message().stack_proposal.is_some());
 }
