@@ -1,9 +1,9 @@
 //! Bodies of the fuzz targets: properties that hold for all octets.
 
-#[cfg(feature = "engine")]
+#[cfg(feature = "kit")]
 mod engine;
 
-#[cfg(feature = "engine")]
+#[cfg(feature = "kit")]
 pub use engine::boomerang_engine;
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};

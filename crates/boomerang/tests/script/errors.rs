@@ -10,16 +10,7 @@ use crate::rig::*;
 /// The ICMP error of a router at `from` about a request that was sent.
 fn error_about(from: &str, sent: &Sent, dropped: Dropped) -> (Fields, Vec<u8>) {
     let mut octets = Vec::new();
-    let packet = Received {
-        entry: signalbox_boomerang::engine::ENTRY,
-        src: (sent.ends.src, 0).into(),
-        dst: (sent.ends.dst, 0).into(),
-        ifindex: signalbox_core::IfIndex(9),
-        ttl: 7,
-        tos: 0,
-        options: &sent.options[..],
-        payload: &sent.octets[..],
-    };
+    let packet = Received { ttl: 7, options: &sent.options, ..kit::packet(sent.ends, 9, &sent.octets) };
     icmp_error::compose(dropped, &packet, &mut octets);
     let fields = Fields { ends: Ends { src: ip(from), dst: sent.ends.src }, ..reply(0) };
     signalbox_boomerang::wire::edit::set_checksum(&mut octets, &fields.ends);
@@ -151,6 +142,7 @@ fn errors_about_others_have_no_effect() {
         ends: request(1).ends,
         ttl: 64,
         tos: 0,
+        dont_fragment: false,
         options: Vec::new(),
         octets: request(1).octets(),
         by: None,

@@ -3,9 +3,7 @@
 use signalbox_boomerang::engine::{
     BoomerangEvent as Event, Command, Reason, Rejected, Request, ServiceParameters,
 };
-use signalbox_boomerang::wire::{
-    Body, Ends, Flags, Format, IntServ, Message, Options, Parameters, Pass, Qos, QosFormat, edit,
-};
+use signalbox_boomerang::wire::{Ends, IntServ, Parameters, Pass, Qos, edit};
 use signalbox_core::hops::Path;
 use signalbox_core::traffic::ServiceClass;
 
@@ -31,22 +29,7 @@ fn message(rate: f32, peak: f32, guaranteed: Option<f32>) -> Vec<u8> {
 }
 
 fn octets(fields: &Fields, forward: &[u8], reverse: &[u8]) -> Vec<u8> {
-    let message = Message {
-        pass: fields.pass,
-        identifier: 7,
-        sequence: 9,
-        transaction: fields.transaction,
-        format: Format::of(fields.flow.family(), QosFormat::INTSERV),
-        flags: Flags(fields.flags),
-        refresh: fields.refresh,
-        padding: 0,
-        key: fields.key,
-        body: Some(Body {
-            flow: fields.flow,
-            qos: Qos::IntServ(IntServ { forward, reverse }),
-            options: Options::none(),
-        }),
-    };
+    let message = fields.message(Qos::IntServ(IntServ { forward, reverse }));
     let mut octets = Vec::new();
     message.encode(&fields.ends, &mut octets);
     octets

@@ -31,13 +31,13 @@ fn ended(rig: &mut Rig) {
 
 fn reduced(rig: &mut Rig) {
     for capacity in ["10kbit", "200kbit"] {
-        rig.resources.reload(rig.now, links(Action::Allow, capacity)).unwrap();
+        rig.0.resources.reload(rig.0.now, links(Action::Allow, capacity)).unwrap();
         rig.drain();
     }
 }
 
 fn of_other_rules(rig: &mut Rig) {
-    rig.resources.reload(rig.now, links(Action::Deny, "200kbit")).unwrap();
+    rig.0.resources.reload(rig.0.now, links(Action::Deny, "200kbit")).unwrap();
     rig.drain();
 }
 

@@ -1,51 +1,42 @@
 //! One node with three interfaces: eth1 towards initiating nodes, eth2 and eth3 towards far ends.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use signalbox_boomerang::engine::{
-    Boomerang, BoomerangEvent, Command, Config, ENTRY, Input, Output, PROTOCOL, Request,
-};
+use signalbox_boomerang::engine::{BoomerangEvent, Command, Config, Input, Request};
+pub(crate) use signalbox_boomerang::kit::{self, Sent, World};
 use signalbox_boomerang::wire::{
-    Body, Classifier, Ends, Flags, FlowSpec, Format, Known, Message, Options, Pass, Qos, Rates, ReturnProof,
-    checksum_is_valid,
+    Ends, Flags, FlowSpec, Format, Known, Message, Pass, Qos, Rates, ReturnProof, checksum_is_valid,
 };
-use signalbox_core::node::{Interface, NoRoute, Route};
+use signalbox_core::Time;
+use signalbox_core::node::Interface;
 use signalbox_core::packet::Received;
-use signalbox_core::traffic::{ReservationId, ReserveError};
-use signalbox_core::{IfIndex, Time};
-use signalbox_resources::{ResourceOutput, Resources};
 
 pub(crate) const IN: &str = "192.0.2.1";
 pub(crate) const FEN: &str = "198.51.100.2";
 pub(crate) const NODE: &str = "192.0.2.254";
 
-/// A packet that the node sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Sent {
-    pub(crate) ends: Ends,
-    pub(crate) ttl: u8,
-    pub(crate) tos: u8,
-    pub(crate) options: Vec<u8>,
-    pub(crate) octets: Vec<u8>,
-    /// The interface that a packet to a group leaves by.
-    pub(crate) by: Option<u32>,
+/// What a test reads in a packet that the node sent.
+pub(crate) trait Read {
+    fn message(&self) -> Message<'_>;
+    /// The proofs of return in it, with the flags of their options.
+    fn proofs(&self) -> Vec<(u16, ReturnProof)>;
+    fn rates(&self) -> Rates;
 }
 
-impl Sent {
-    pub(crate) fn message(&self) -> Message<'_> {
+impl Read for Sent {
+    fn message(&self) -> Message<'_> {
         assert!(checksum_is_valid(&self.ends, &self.octets));
         Message::parse(&self.octets, self.ends.is_ipv6()).unwrap()
     }
 
-    /// The proofs of return in it, with the flags of their options.
-    pub(crate) fn proofs(&self) -> Vec<(u16, ReturnProof)> {
+    fn proofs(&self) -> Vec<(u16, ReturnProof)> {
         let proofs = self.message().body.unwrap().options.proofs();
         proofs.map(|(placed, proof)| (placed.flags, proof)).collect()
     }
 
-    pub(crate) fn rates(&self) -> Rates {
+    fn rates(&self) -> Rates {
         self.message().body.unwrap().qos.rates().unwrap()
     }
 }
@@ -75,15 +66,7 @@ pub(crate) fn rates(forward: u32, reverse: u32) -> Rates {
 }
 
 pub(crate) fn flow(port: u16) -> FlowSpec {
-    FlowSpec::exact(Classifier {
-        src: ip(IN),
-        dst: ip(FEN),
-        src_port: port,
-        dst_port: 5004,
-        protocol: 17,
-        tos: 0xb8,
-        flags: 0,
-    })
+    kit::flow(ip(IN), ip(FEN), port)
 }
 
 /// A request of 64 kbit/s in both directions for the flow of this port.
@@ -132,24 +115,24 @@ impl Fields {
         Self { key: sent.message().key, options, ..self.clone() }
     }
 
-    pub(crate) fn octets(&self) -> Vec<u8> {
-        let pairs: Vec<[u8; 8]> = self.rates.iter().map(|pair| pair.octets()).collect();
-        let qos = match &self.rates[..] {
-            [one] => Qos::BitRate(*one),
-            _ => Qos::list(&pairs),
-        };
-        let message = Message {
-            pass: self.pass,
-            identifier: 7,
-            sequence: 9,
+    /// The message with this quality of service, without the options.
+    pub(crate) fn message<'a>(&self, qos: Qos<'a>) -> Message<'a> {
+        Message {
             transaction: self.transaction,
-            format: Format(self.format.unwrap_or(Format::of(self.flow.family(), qos.format()).0)),
             flags: Flags(self.flags),
             refresh: self.refresh,
-            padding: 0,
             key: self.key,
-            body: Some(Body { flow: self.flow, qos, options: Options::none() }),
-        };
+            ..kit::message(self.pass, self.flow, qos)
+        }
+    }
+
+    pub(crate) fn octets(&self) -> Vec<u8> {
+        let pairs: Vec<[u8; 8]> = self.rates.iter().map(|pair| pair.octets()).collect();
+        let mut message = self.message(match &self.rates[..] {
+            [one] => Qos::BitRate(*one),
+            _ => Qos::list(&pairs),
+        });
+        message.format = self.format.map_or(message.format, Format);
         let mut octets = Vec::new();
         message.encode(&self.ends, &mut octets);
         octets.extend(&self.options);
@@ -158,45 +141,24 @@ impl Fields {
     }
 }
 
-pub(crate) struct Rig {
-    pub(crate) node: Boomerang,
-    pub(crate) resources: Resources,
-    pub(crate) now: Time,
-    pub(crate) events: Vec<(u64, BoomerangEvent)>,
-    /// Interfaces by which packets to other destinations than eth1's leave.
-    pub(crate) routes: BTreeMap<IpAddr, u32>,
-    /// Interfaces that packets to groups come in and leave by, by group and source.
-    pub(crate) trees: BTreeMap<(IpAddr, IpAddr), (u32, Vec<u32>)>,
-    /// Groups and sources whose routes the node follows.
-    pub(crate) followed: BTreeSet<(IpAddr, IpAddr)>,
-    pub(crate) lookups: u32,
-    pub(crate) installs: u32,
-    /// What the kernel was asked to remove.
-    pub(crate) removed: Vec<ReservationId>,
-    /// The kernel refuses what it is asked to install.
-    pub(crate) kernel_refuses: bool,
-    pub(crate) answer_lookups: bool,
-    /// The source that routing chooses; unspecified: it is left to the node.
-    pub(crate) source: IpAddr,
-    /// The gateway of all routes.
-    pub(crate) gateway: Option<IpAddr>,
-    /// Largest packet of all routes.
-    pub(crate) route_mtu: u32,
-    /// The answer for destinations whose interface is 0.
-    pub(crate) no_route: NoRoute,
-    pub(crate) open: Vec<(u64, IpAddr)>,
-    pub(crate) sent: Vec<Sent>,
+pub(crate) struct Rig(pub(crate) World);
+
+impl Deref for Rig {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.0
+    }
+}
+
+impl DerefMut for Rig {
+    fn deref_mut(&mut self) -> &mut World {
+        &mut self.0
+    }
 }
 
 fn interface(n: u32, addresses: &[&str]) -> Interface {
-    Interface {
-        ifindex: IfIndex(n),
-        name: format!("eth{n}"),
-        up: true,
-        mtu: 1500,
-        tunnel: false,
-        addresses: addresses.iter().map(|text| ip(text)).collect(),
-    }
+    kit::interface(n, addresses.iter().map(|text| ip(text)).collect())
 }
 
 impl Rig {
@@ -235,26 +197,7 @@ impl Rig {
     }
 
     fn seeded(config: Config, links: signalbox_resources::Config, seed: u8) -> Self {
-        let mut rig = Self {
-            node: Boomerang::new(config, [seed; 32]).unwrap(),
-            resources: Resources::new(links, 0, [8; 32]).unwrap(),
-            now: Time::from_secs(10),
-            events: Vec::new(),
-            routes: BTreeMap::new(),
-            trees: BTreeMap::new(),
-            followed: BTreeSet::new(),
-            lookups: 0,
-            installs: 0,
-            removed: Vec::new(),
-            kernel_refuses: false,
-            gateway: None,
-            route_mtu: 1500,
-            answer_lookups: true,
-            source: ip("0.0.0.0"),
-            no_route: NoRoute::Unreachable,
-            open: Vec::new(),
-            sent: Vec::new(),
-        };
+        let mut rig = Self(World::new(config, links, [seed; 32]).unwrap());
         rig.routes.insert(ip(IN), 1);
         rig.interfaces(&[1, 2, 3]);
         rig
@@ -274,88 +217,12 @@ impl Rig {
             interface(3, &["203.0.113.1"]),
         ];
         let some: Vec<_> = all.into_iter().filter(|one| numbers.contains(&one.ifindex.0)).collect();
-        self.resources.interfaces(&some);
-        self.input(Input::Interfaces(&some));
+        self.0.interfaces(&some);
     }
 
     /// Gives an interface another MTU.
     pub(crate) fn mtu(&mut self, n: u32, mtu: u32) {
         self.input(Input::Interfaces(&[Interface { mtu, ..interface(n, &["198.51.100.1"]) }]));
-    }
-
-    pub(crate) fn input(&mut self, input: Input<'_>) {
-        self.node.handle(self.now, input, &mut self.resources);
-        self.drain();
-    }
-
-    pub(crate) fn drain(&mut self) {
-        loop {
-            let (mut lookups, mut groups) = (Vec::new(), Vec::new());
-            while let Some(output) = self.node.poll() {
-                match output {
-                    Output::Send(packet) => {
-                        assert_eq!(packet.entry, ENTRY);
-                        assert!(packet.ifindex.is_none() || packet.dst.ip().is_multicast());
-                        self.sent.push(Sent {
-                            ends: Ends { src: packet.src.ip(), dst: packet.dst.ip() },
-                            ttl: packet.ttl,
-                            tos: packet.tos,
-                            options: packet.options.to_vec(),
-                            octets: packet.payload.to_vec(),
-                            by: packet.ifindex.map(|index| index.0),
-                        });
-                    }
-                    Output::RouteLookup { id, query } => lookups.push((id, query.dst)),
-                    Output::MulticastLookup { group, source } => {
-                        self.followed.insert((group, source));
-                        groups.push((group, source));
-                    }
-                    Output::MulticastRelease { group, source } => {
-                        assert!(self.followed.remove(&(group, source)));
-                    }
-                    Output::Event { id, event } => self.events.push((id, event)),
-                }
-            }
-            let mut lost = Vec::new();
-            while let Some(output) = self.resources.poll() {
-                match output {
-                    ResourceOutput::Install { id, .. } => {
-                        self.installs += 1;
-                        let result = if self.kernel_refuses { Err(ReserveError::Failed) } else { Ok(()) };
-                        self.resources.installed(id, result);
-                    }
-                    ResourceOutput::Remove { id } => self.removed.push(id),
-                    ResourceOutput::Lost { owner, grant, why } => {
-                        assert_eq!(owner.protocol, PROTOCOL);
-                        lost.push((owner.key, grant, why));
-                    }
-                    _ => {}
-                }
-            }
-            if lookups.is_empty() && groups.is_empty() && lost.is_empty() {
-                return;
-            }
-            if self.answer_lookups {
-                groups.into_iter().for_each(|(group, source)| self.tree(group, source));
-            }
-            for (key, grant, why) in lost {
-                self.node.handle(self.now, Input::Lost { key, grant, why }, &mut self.resources);
-            }
-            self.lookups += u32::try_from(lookups.len()).unwrap();
-            if self.answer_lookups {
-                lookups.into_iter().for_each(|(id, dst)| self.answer(id, dst));
-            } else {
-                self.open.extend(lookups);
-            }
-        }
-    }
-
-    /// Gives the node the multicast route of these packets.
-    fn tree(&mut self, group: IpAddr, source: IpAddr) {
-        let (iif, oifs) = self.trees.get(&(group, source)).cloned().unwrap_or_default();
-        let oifs: Vec<_> = oifs.into_iter().map(IfIndex).collect();
-        let input = Input::Multicast { group, source, iif: IfIndex(iif), oifs: &oifs };
-        self.node.handle(self.now, input, &mut self.resources);
     }
 
     /// Changes the multicast route of these packets. The result is what the node sends.
@@ -365,14 +232,6 @@ impl Rig {
         self.tree(group, source);
         self.drain();
         self.sent.clone()
-    }
-
-    pub(crate) fn answer(&mut self, id: u64, dst: IpAddr) {
-        let ifindex = IfIndex(self.routes.get(&dst).copied().unwrap_or(2));
-        let route =
-            Route { ifindex, src: self.source, gateway: self.gateway, mtu: self.route_mtu, local: false };
-        let result = if ifindex.0 == 0 { Err(self.no_route) } else { Ok(route) };
-        self.node.handle(self.now, Input::Route { id, result }, &mut self.resources);
     }
 
     /// What the node sends because of these octets, received by an interface in a packet with a Router Alert.
@@ -389,18 +248,8 @@ impl Rig {
         options: &[u8],
     ) -> Vec<Sent> {
         self.sent.clear();
-        let (src, dst) = (SocketAddr::new(fields.ends.src, 0), SocketAddr::new(fields.ends.dst, 0));
-        let ifindex = IfIndex(ifindex);
-        self.input(Input::Packet(Received {
-            entry: ENTRY,
-            src,
-            dst,
-            ifindex,
-            ttl: fields.ttl,
-            tos: 0,
-            options,
-            payload: octets,
-        }));
+        let packet = kit::packet(fields.ends, ifindex, octets);
+        self.input(Input::Packet(Received { ttl: fields.ttl, options, ..packet }));
         self.sent.clone()
     }
 
@@ -415,13 +264,7 @@ impl Rig {
     /// Lets time pass. The result is what the node sends in the meantime.
     pub(crate) fn wait(&mut self, time: Duration) -> Vec<Sent> {
         self.sent.clear();
-        let end = self.now + time;
-        while let Some(next) = self.node.next_deadline().filter(|next| *next <= end) {
-            self.now = self.now.max(next);
-            self.input(Input::Timer);
-        }
-        self.now = end;
-        self.input(Input::Timer);
+        self.0.wait(time);
         self.sent.clone()
     }
 
@@ -465,19 +308,5 @@ pub(crate) fn seconds(seconds: f64) -> Duration {
 
 /// What a user of this node asks for.
 pub(crate) fn wish() -> Request {
-    Request {
-        far_end: ip(FEN),
-        src: None,
-        dst: None,
-        protocol: Some(17),
-        src_port: Some(4000),
-        dst_port: Some(5004),
-        dscp: 46,
-        rates: vec![rates(64_000, 32_000)],
-        intserv: None,
-        refresh: None,
-        user: None,
-        confirm_release: false,
-        name_nodes: false,
-    }
+    kit::request(ip(FEN), rates(64_000, 32_000))
 }

@@ -68,7 +68,7 @@ fn a_reload_gives_back_no_rate_that_was_used() {
     };
     assert_eq!(passed(&mut rig), 10);
     for rate in [40, 80, 400, 40] {
-        rig.node.set_limits(rig.now, &Config { rate, ..Config::default() }).unwrap();
+        rig.0.node.set_limits(rig.0.now, &Config { rate, ..Config::default() }).unwrap();
         assert_eq!(passed(&mut rig), 0, "{rate}");
     }
 }

@@ -15,7 +15,7 @@ fn the_corpus_is_survived() {
     assert!(files >= 6, "{files} files in {}", corpus.display());
 }
 
-#[cfg(feature = "engine")]
+#[cfg(feature = "kit")]
 #[test]
 fn the_corpus_of_the_engine_is_survived() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/boomerang_engine");
