@@ -11,7 +11,7 @@ pub(crate) const MEANING: &str =
 /// `[restart]`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restart {
-    /// Leave a file with the sessions of neighbours, and read that of the daemon before this one.
+    /// Leave a file with the sessions of neighbors, and read that of the daemon before this one.
     pub handover: bool,
     /// How long a stop leaves the queues of reservations in force for the next start; zero: it removes them.
     pub keep_queues: Duration,

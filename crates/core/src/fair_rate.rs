@@ -1,7 +1,7 @@
-//! A rate that neighbours share, such as that of messages which they cause.
+//! A rate that neighbors share, such as that of messages which they cause.
 //!
-//! One bucket for all is used up by the busiest neighbour, honest or not. [`FairRate`] divides a guaranteed part of the rate equally among
-//! the interfaces that are in use, the part of each interface among its neighbours, and that of each neighbour among the parties that it
+//! One bucket for all is used up by the busiest neighbor, honest or not. [`FairRate`] divides a guaranteed part of the rate equally among
+//! the interfaces that are in use, the part of each interface among its neighbors, and that of each neighbor among the parties that it
 //! speaks for. A peer that stays within its share is served while others use up the rest. Nothing is divided while there is enough for all.
 
 use core::hash::Hash;
@@ -18,16 +18,16 @@ use crate::time::Time;
 pub struct Causer {
     /// The interface by which its messages come in; [`IfIndex::NONE`]: users of this node.
     pub ifindex: IfIndex,
-    /// The neighbour that sends them.
-    pub neighbour: IpAddr,
-    /// For whom the neighbour sends them, such as the source of the flow.
+    /// The neighbor that sends them.
+    pub neighbor: IpAddr,
+    /// For whom the neighbor sends them, such as the source of the flow.
     pub party: IpAddr,
 }
 
 /// Places of interfaces. Their numbers follow each other, so that the places differ.
 const INTERFACES: usize = 64;
-/// Places of the neighbours of an interface, and of the parties of a neighbour.
-const NEIGHBOURS: usize = 64;
+/// Places of the neighbors of an interface, and of the parties of a neighbor.
+const NEIGHBORS: usize = 64;
 const PARTIES: usize = 32;
 /// Places in which one of them can be.
 const WAYS: usize = 4;
@@ -49,7 +49,7 @@ impl Share {
     }
 }
 
-/// What an interface, a neighbour or a party uses, and how many places below it are in use.
+/// What an interface, a neighbor or a party uses, and how many places below it are in use.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     bucket: TokenBucket,
@@ -100,7 +100,7 @@ impl Place {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Neighbour {
+struct Neighbor {
     place: Place,
     parties: [Place; PARTIES],
 }
@@ -108,13 +108,13 @@ struct Neighbour {
 #[derive(Debug)]
 struct Interface {
     place: Place,
-    neighbours: Box<[Neighbour]>,
+    neighbors: Box<[Neighbor]>,
 }
 
 impl Interface {
     fn new() -> Self {
-        let neighbour = Neighbour { place: Place::EMPTY, parties: [Place::EMPTY; PARTIES] };
-        Self { place: Place::EMPTY, neighbours: vec![neighbour; NEIGHBOURS].into() }
+        let neighbor = Neighbor { place: Place::EMPTY, parties: [Place::EMPTY; PARTIES] };
+        Self { place: Place::EMPTY, neighbors: vec![neighbor; NEIGHBORS].into() }
     }
 }
 
@@ -134,7 +134,7 @@ const fn tag(hash: u64) -> u32 {
     (hash >> 32) as u32
 }
 
-/// A rate with equal shares for interfaces, neighbours and parties that use it.
+/// A rate with equal shares for interfaces, neighbors and parties that use it.
 #[derive(Debug)]
 pub struct FairRate {
     /// `None`: no limit.
@@ -194,27 +194,27 @@ impl FairRate {
 
     fn is_within_share(&mut self, now: Time, causer: &Causer) -> bool {
         let second = u32::try_from(now.as_micros() / 1_000_000).unwrap_or(u32::MAX);
-        let of_neighbour = self.hasher.hash_one(&source(causer.neighbour));
+        let of_neighbor = self.hasher.hash_one(&source(causer.neighbor));
         let of_party = self.hasher.hash_one(&source(causer.party));
         if self.interfaces.is_empty() {
             self.interfaces.resize_with(INTERFACES, || None);
         }
         let at = usize::try_from(causer.ifindex.0).unwrap_or_default() % INTERFACES;
         let Some(interface) = self.interfaces.get_mut(at) else { return false };
-        let Interface { place: interface, neighbours } = interface.get_or_insert_with(Interface::new);
-        let at = position(neighbours, of_neighbour, second, |one| &one.place);
-        let Some(Neighbour { place: neighbour, parties }) = neighbours.get_mut(at) else { return false };
+        let Interface { place: interface, neighbors } = interface.get_or_insert_with(Interface::new);
+        let at = position(neighbors, of_neighbor, second, |one| &one.place);
+        let Some(Neighbor { place: neighbor, parties }) = neighbors.get_mut(at) else { return false };
         let at = position(parties, of_party, second, |one| one);
         let Some(party) = parties.get_mut(at) else { return false };
         self.top.enter(0, second);
         self.top.below += u32::from(interface.enter(0, second));
-        interface.below += u32::from(neighbour.enter(tag(of_neighbour), second));
-        neighbour.below += u32::from(party.enter(tag(of_party), second));
+        interface.below += u32::from(neighbor.enter(tag(of_neighbor), second));
+        neighbor.below += u32::from(party.enter(tag(of_party), second));
         let for_interface = self.top.each(self.share);
-        let for_neighbour = interface.each(for_interface);
-        let for_party = neighbour.each(for_neighbour);
+        let for_neighbor = interface.each(for_interface);
+        let for_party = neighbor.each(for_neighbor);
         party.allow(now, for_party)
-            && neighbour.allow(now, for_neighbour)
+            && neighbor.allow(now, for_neighbor)
             && interface.allow(now, for_interface)
     }
 }
@@ -223,9 +223,9 @@ impl FairRate {
 mod tests {
     use super::*;
 
-    fn causer(ifindex: u32, neighbour: u32, party: u32) -> Causer {
+    fn causer(ifindex: u32, neighbor: u32, party: u32) -> Causer {
         let address = |number: u32| IpAddr::from((0x0a00_0000 + number).to_be_bytes());
-        Causer { ifindex: IfIndex(ifindex), neighbour: address(neighbour), party: address(party) }
+        Causer { ifindex: IfIndex(ifindex), neighbor: address(neighbor), party: address(party) }
     }
 
     /// What passes of `honest`, 40 a second, while each of `greedy` sends 5000 a second.
@@ -246,19 +246,19 @@ mod tests {
     }
 
     #[test]
-    fn a_greedy_neighbour_leaves_others_their_share() {
+    fn a_greedy_neighbor_leaves_others_their_share() {
         for honest in [causer(2, 2, 2), causer(1, 2, 2), causer(1, 1, 2)] {
             assert_eq!(served(honest, |_| causer(1, 1, 1)), 400, "{honest:?}");
         }
     }
 
     #[test]
-    fn many_parties_of_a_neighbour_leave_other_neighbours_their_share() {
+    fn many_parties_of_a_neighbor_leave_other_neighbors_their_share() {
         assert_eq!(served(causer(1, 2, 2), |number| causer(1, 1, 100 + number)), 400);
     }
 
     #[test]
-    fn many_neighbours_of_an_interface_leave_other_interfaces_their_share() {
+    fn many_neighbors_of_an_interface_leave_other_interfaces_their_share() {
         assert_eq!(served(causer(2, 2, 2), |number| causer(1, 100 + number, number)), 400);
     }
 

@@ -17,7 +17,7 @@
 //! assert_eq!(read.take(), None);
 //! ```
 
-/// Most octets of a part. What does not fit is left out, and comes back with the refreshes of neighbours.
+/// Most octets of a part. What does not fit is left out, and comes back with the refreshes of neighbors.
 pub const LIMIT: usize = 32 << 20;
 
 /// The entries of one protocol.

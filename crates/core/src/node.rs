@@ -80,13 +80,14 @@ pub enum InputOf<O, L, X, C> {
     },
     /// Routes to these destinations may have changed.
     RouteChanged(Prefix),
-    /// The kernel sends what goes to a neighbour to another link-layer address than before, and no route changes: another router may
+    /// The kernel sends what goes to a neighbor to another link-layer address than before, and no route changes: another router may
     /// have its place (VRRP, RFC 5798). Anybody on the link can forge that. So it is only a reason to ask who is there; a driver
     /// limits its rate for each interface.
-    NeighbourMoved {
+    #[cfg_attr(feature = "serde", serde(rename = "neighbour-moved"))]
+    NeighborMoved {
         /// The link.
         ifindex: IfIndex,
-        /// Address of the neighbour.
+        /// Address of the neighbor.
         address: IpAddr,
     },
     /// A packet to this destination could not be sent.
@@ -216,7 +217,7 @@ impl<C> OwnedInput<C> {
             Self::Interfaces(interfaces) => take(Input::Interfaces(&interfaces)),
             Self::Route { id, result } => take(Input::Route { id, result }),
             Self::RouteChanged(prefix) => take(Input::RouteChanged(prefix)),
-            Self::NeighbourMoved { ifindex, address } => take(Input::NeighbourMoved { ifindex, address }),
+            Self::NeighborMoved { ifindex, address } => take(Input::NeighborMoved { ifindex, address }),
             Self::TransmitFailed { entry, dst, error } => take(Input::TransmitFailed { entry, dst, error }),
             Self::Undeliverable { entry, dst, quoted } => {
                 take(Input::Undeliverable { entry, dst, quoted: &quoted })
@@ -400,7 +401,7 @@ pub struct Interface {
     pub up: bool,
     /// Largest IP packet it carries, in octets.
     pub mtu: u32,
-    /// Whether the interface is a tunnel: its packets travel inside other packets, and no neighbour on the
+    /// Whether the interface is a tunnel: its packets travel inside other packets, and no neighbor on the
     /// same link answers.
     #[cfg_attr(feature = "serde", serde(default))]
     pub tunnel: bool,

@@ -115,7 +115,7 @@ impl List {
     }
 }
 
-/// Free ports whose neighbour is in use are kept back: the number of ports in the range, divided by this.
+/// Free ports whose neighbor is in use are kept back: the number of ports in the range, divided by this.
 const WAITING: usize = 16;
 
 /// The external ports of a NAT.
@@ -125,7 +125,7 @@ pub struct Ports {
     last: u16,
     /// Even ports of free pairs.
     pairs: List,
-    /// Free ports whose neighbour is in use.
+    /// Free ports whose neighbor is in use.
     singles: List,
     used: Bits,
     leases: Slab<Lease>,
@@ -152,7 +152,7 @@ impl Ports {
         let singles: Vec<u16> = range.clone().filter(|port| !range.contains(&(port ^ 1))).collect();
         let most = u32::try_from(range.len()).unwrap_or(0);
         let mut used = Bits::new();
-        // The neighbour of a port that is given alone is never free.
+        // The neighbor of a port that is given alone is never free.
         singles.iter().for_each(|port| used.set(port ^ 1, true));
         Self {
             first: *range.start(),
@@ -281,7 +281,7 @@ impl Ports {
             .or_else(|| self.take_left(0))
     }
 
-    /// Takes a port whose neighbour is in use, if more than `wait` are free.
+    /// Takes a port whose neighbor is in use, if more than `wait` are free.
     fn take_left(&mut self, wait: usize) -> Option<u16> {
         while self.singles.ports.len() > wait {
             let port = self.singles.pop()?;

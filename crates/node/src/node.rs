@@ -286,7 +286,7 @@ impl<P: Composition> Node<P> {
         }
     }
 
-    /// What the node that starts in place of this one needs, so that neighbours set up their state again at once. It walks
+    /// What the node that starts in place of this one needs, so that neighbors set up their state again at once. It walks
     /// over all state, so it is for a node that ends.
     #[must_use]
     pub fn hand_over(&self, now: Time) -> Vec<u8> {
@@ -351,8 +351,8 @@ impl<P: Composition> Node<P> {
                 self.to(owner, protocol::Input::Route { id: own, result });
             }
             Input::RouteChanged(prefix) => self.each(|| protocol::Input::RouteChanged(prefix)),
-            Input::NeighbourMoved { ifindex, address } => {
-                self.each(|| protocol::Input::NeighbourMoved { ifindex, address });
+            Input::NeighborMoved { ifindex, address } => {
+                self.each(|| protocol::Input::NeighborMoved { ifindex, address });
             }
             Input::Multicast { group, source, iif, oifs } => {
                 let route = MulticastRoute { group, source, iif, oifs };

@@ -88,11 +88,11 @@ pub enum Input<'a> {
     },
     /// Routes to these destinations may have changed.
     RouteChanged(Prefix),
-    /// Another router may have the place of a neighbour, at the same address of the same link. Anybody on the link can forge it.
-    NeighbourMoved {
+    /// Another router may have the place of a neighbor, at the same address of the same link. Anybody on the link can forge it.
+    NeighborMoved {
         /// The link.
         ifindex: IfIndex,
-        /// Address of the neighbour.
+        /// Address of the neighbor.
         address: IpAddr,
     },
     /// A multicast route, looked up by this protocol or another one, or changed.
@@ -223,7 +223,7 @@ pub enum GrantInput {
 pub struct Size {
     /// Sessions.
     pub sessions: u32,
-    /// Peers or neighbours, if the protocol keeps them.
+    /// Peers or neighbors, if the protocol keeps them.
     pub peers: Option<u32>,
 }
 

@@ -33,7 +33,7 @@ pub struct Config {
     pub rules: Vec<RuleConfig>,
     /// Action for requests to which no rule applies.
     pub default: Action,
-    /// Requesters that are allowed where the default is to deny. Neighbours among them speak for the requesters that their
+    /// Requesters that are allowed where the default is to deny. Neighbors among them speak for the requesters that their
     /// messages name.
     pub trusted: Vec<Trusted>,
     /// The least proof of an address in `trusted`, and in `from` and `via` of rules that do not say; not `None`.

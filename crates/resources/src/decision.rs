@@ -223,7 +223,7 @@ pub struct Decision {
     pub session: Option<SessionId>,
     /// Who asked.
     pub requester: Arc<Requester>,
-    /// The claim of the requester counts: the policy trusts the neighbour, or a user of this host asked.
+    /// The claim of the requester counts: the policy trusts the neighbor, or a user of this host asked.
     pub speaks: bool,
     /// The outgoing interface.
     pub interface: Option<Arc<str>>,

@@ -115,7 +115,7 @@ impl Resources {
     /// Asks for a passage.
     ///
     /// Without a rule that applies, a request is allowed in three cases: the requester is trusted by `trusted`; it is the
-    /// node itself, or a neighbour with a proof, and asks for its own address and no other (outward the source, otherwise the
+    /// node itself, or a neighbor with a proof, and asks for its own address and no other (outward the source, otherwise the
     /// destination of the packets, behind the translation); or it asks for what a host inside has reserved.
     ///
     /// # Errors

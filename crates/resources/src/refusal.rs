@@ -233,9 +233,9 @@ pub enum LinkWhy {
         /// Octets.
         limit: u64,
     },
-    /// The places for reservations that are left are for neighbours that hold fewer.
+    /// The places for reservations that are left are for neighbors that hold fewer.
     Places {
-        /// Those of this neighbour.
+        /// Those of this neighbor.
         held: u32,
         /// All of them.
         limit: u32,

@@ -1,12 +1,12 @@
 //! Who asks: one record for all protocols.
 //!
-//! * The **neighbour** is the adjacent node of the signaling protocol that sent the request: the peer of GIST and CASP, the
+//! * The **neighbor** is the adjacent node of the signaling protocol that sent the request: the peer of GIST and CASP, the
 //!   next hop that sent a Resv, the initiating node of a Boomerang.
-//! * Its [`Proof`] is what the protocol knows of the neighbour's address or name.
-//! * The **claimed requester** is the address for which the message says that it asks, if it is not that of the neighbour: the
+//! * Its [`Proof`] is what the protocol knows of the neighbor's address or name.
+//! * The **claimed requester** is the address for which the message says that it asks, if it is not that of the neighbor: the
 //!   signaling initiator by the flow with QoS, NATFW and CASP, the receiver with RSVP. Nothing proves it.
-//! * The **requester** is the neighbour itself or, if the policy trusts this neighbour, the claimed requester. Rules compare
-//!   `from` with it, and `via` with the neighbour.
+//! * The **requester** is the neighbor itself or, if the policy trusts this neighbor, the claimed requester. Rules compare
+//!   `from` with it, and `via` with the neighbor.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr};
@@ -19,7 +19,7 @@ use signalbox_core::security::Identity;
 use crate::token::Token;
 use crate::units::{BadText, bad};
 
-/// What proves the address or the name of a neighbour. A later one is stronger.
+/// What proves the address or the name of a neighbor. A later one is stronger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
@@ -29,9 +29,9 @@ pub enum Proof {
     None,
     /// The message came by the link of this address. Every node on the link can forge it.
     Link,
-    /// The neighbour answered at this address: a handshake with cookies, a stream, a proof of return.
+    /// The neighbor answered at this address: a handshake with cookies, a stream, a proof of return.
     Handshake,
-    /// The neighbour proved that it has a key: by a certificate, or by one that it shares with this node.
+    /// The neighbor proved that it has a key: by a certificate, or by one that it shares with this node.
     Identity,
 }
 
@@ -73,20 +73,20 @@ pub struct Neighbour {
 /// Where a request comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum RequestedBy {
-    /// The protocol knows no neighbour.
+    /// The protocol knows no neighbor.
     #[default]
     Unknown,
     /// A user of this host asked for it, or it is for a flow that a user of this host announced. With the identifier of the
     /// user's command, if there was one.
     LocalUser(Option<u64>),
-    /// A neighbour.
+    /// A neighbor.
     Neighbour(Neighbour),
     /// Several of them: their requests are merged into one.
     Neighbours(Vec<Neighbour>),
 }
 
 impl RequestedBy {
-    /// The neighbours.
+    /// The neighbors.
     #[must_use]
     pub fn neighbours(&self) -> &[Neighbour] {
         match self {
@@ -108,9 +108,9 @@ impl RequestedBy {
 pub struct Requester {
     /// Where the request comes from.
     pub requested_by: RequestedBy,
-    /// The identity that the neighbour proved, if any.
+    /// The identity that the neighbor proved, if any.
     pub peer: Option<Arc<Identity>>,
-    /// The claimed requester, if it is not the neighbour. For a user of this host it is the address of this host's end of
+    /// The claimed requester, if it is not the neighbor. For a user of this host it is the address of this host's end of
     /// the flow.
     pub claimed: Option<IpAddr>,
     /// The verified token, if any.
@@ -139,7 +139,7 @@ impl Requester {
         Self { requested_by: RequestedBy::LocalUser(command), ..Self::at(address) }
     }
 
-    /// A neighbour that asks for itself.
+    /// A neighbor that asks for itself.
     #[must_use]
     pub const fn neighbour(neighbour: Neighbour) -> Self {
         Self {
@@ -151,7 +151,7 @@ impl Requester {
         }
     }
 
-    /// The requester of a message that claims to be of `claimed`. The claim is stored if it differs from the neighbour.
+    /// The requester of a message that claims to be of `claimed`. The claim is stored if it differs from the neighbor.
     #[must_use]
     pub fn new(requested_by: RequestedBy, peer: Option<Arc<Identity>>, claimed: Option<IpAddr>) -> Self {
         let same = match requested_by.neighbours() {
@@ -161,13 +161,13 @@ impl Requester {
         Self { requested_by, peer, claimed: claimed.filter(|_| !same), token: None, names: None }
     }
 
-    /// The first neighbour, if any.
+    /// The first neighbor, if any.
     #[must_use]
     pub fn first_neighbour(&self) -> Option<&Neighbour> {
         self.requested_by.neighbours().first()
     }
 
-    /// What is proved of the neighbour; of several, the least. A user of this host is known by the control socket.
+    /// What is proved of the neighbor; of several, the least. A user of this host is known by the control socket.
     #[must_use]
     pub fn proof(&self) -> Proof {
         if self.peer.is_some() || self.requested_by.is_local() {
@@ -177,7 +177,7 @@ impl Requester {
         of_all.min().unwrap_or_default()
     }
 
-    /// The address by which places are shared out: that of the neighbour, as far as it is known, else the claimed one.
+    /// The address by which places are shared out: that of the neighbor, as far as it is known, else the claimed one.
     #[must_use]
     pub fn holder(&self) -> IpAddr {
         let neighbour = self.first_neighbour().map(|neighbour| neighbour.address);

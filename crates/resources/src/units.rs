@@ -198,14 +198,14 @@ impl fmt::Display for Net {
 pub enum Trusted {
     /// `local`: users of this host, and requests for flows that they announced.
     Local,
-    /// Neighbours that proved this identity. `authenticated` includes those that share a key with this node.
+    /// Neighbors that proved this identity. `authenticated` includes those that share a key with this node.
     Peer(Identity),
-    /// Neighbours with these addresses.
+    /// Neighbors with these addresses.
     Neighbours(Net),
 }
 
 impl Trusted {
-    /// Users of this host, and authenticated neighbours.
+    /// Users of this host, and authenticated neighbors.
     #[must_use]
     pub fn usual() -> Vec<Self> {
         vec![Self::Local, Self::Peer(Identity::Authenticated)]

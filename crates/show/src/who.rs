@@ -55,7 +55,7 @@ mod tests {
 
     /// A claim is always shown as one; only who is trusted asks for it.
     #[test]
-    fn a_claim_that_does_not_count_leaves_the_neighbour() {
+    fn a_claim_that_does_not_count_leaves_the_neighbor() {
         let neighbour =
             Neighbour { address: "10.0.1.1".parse().unwrap(), ifindex: IfIndex(1), proof: Proof::Handshake };
         let claimed = "10.0.0.9".parse().unwrap();

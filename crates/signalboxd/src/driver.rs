@@ -174,7 +174,7 @@ impl Driver {
                 self.done(Part::Mending, mended);
             }
             if self.moved.due().is_some_and(|due| due <= now) {
-                let told = self.follow_neighbours(now);
+                let told = self.follow_neighbors(now);
                 self.done(Part::Changes, told);
             }
             if self.engine.enforcer.is_some() && self.sweep.due() <= now {
@@ -451,7 +451,7 @@ impl Driver {
                     tracing::debug!(address = %prefix.addr, length = prefix.len, "routes changed");
                     self.input(Input::RouteChanged(prefix));
                 }
-                Change::Neighbour { ifindex, address } => self.neighbour_moved(ifindex, address),
+                Change::Neighbour { ifindex, address } => self.neighbor_moved(ifindex, address),
                 Change::Multicast { group, source } => {
                     self.counters.route_changes += 1;
                     tracing::debug!(%group, %source, "multicast route changed");

@@ -1,4 +1,4 @@
-//! The file that a planned stop leaves to the next start: the sessions of neighbours, so that their state comes back at once.
+//! The file that a planned stop leaves to the next start: the sessions of neighbors, so that their state comes back at once.
 //!
 //! It is beside the control socket. It is opened at the start, while the daemon may open files. A stop writes it; a crash
 //! leaves it empty. Keeping it current for a crash would cost a write for each change of a session, and what it saves is
@@ -18,7 +18,7 @@ use signalbox_linux::clock;
 
 /// The first octets of the file. Another version of its contents has another number.
 const HEADER: &[u8] = b"signalbox-handover 1\n";
-/// What an older file says is not true any more: neighbours have refreshed their state, or it has expired.
+/// What an older file says is not true any more: neighbors have refreshed their state, or it has expired.
 pub(crate) const MAX_AGE: Duration = Duration::from_secs(60);
 /// Most octets that are read.
 const MOST: u64 = 128 << 20;

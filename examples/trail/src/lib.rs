@@ -229,7 +229,7 @@ impl Protocol for Trail {
             | Input::LinkSpeeds(_)
             | Input::TransmitFailed { .. }
             | Input::Undeliverable { .. }
-            | Input::NeighbourMoved { .. }
+            | Input::NeighborMoved { .. }
             | Input::Multicast(_)
             | Input::Stream(_)
             | Input::Grant(_)

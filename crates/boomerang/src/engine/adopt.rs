@@ -448,7 +448,7 @@ impl Boomerang {
     }
 
     /// The request to admission control for an aggregate. The node that proposes it is the requester: the configuration of the
-    /// interface makes it a neighbour.
+    /// interface makes it a neighbor.
     fn ask_for(
         &self,
         key: Key,

@@ -199,7 +199,7 @@ impl Boomerang {
             }
             Input::Route { id, result } => self.on_route(id, result, resources),
             Input::RouteChanged(_) => self.routes.changed(),
-            Input::NeighbourMoved { ifindex, address } => self.on_neighbour_moved(ifindex, address),
+            Input::NeighborMoved { ifindex, address } => self.on_neighbor_moved(ifindex, address),
             Input::Multicast { group, source, iif, oifs } => {
                 self.on_multicast((group, source), iif, oifs, resources);
             }

@@ -23,7 +23,7 @@ const MOST: usize = 16;
 #[derive(Debug)]
 struct Walk {
     oif: Iface,
-    neighbour: IpAddr,
+    neighbor: IpAddr,
     /// The place in the table where it goes on.
     from: u32,
 }
@@ -39,12 +39,12 @@ impl Moves {
 }
 
 impl Boomerang {
-    pub(super) fn on_neighbour_moved(&mut self, ifindex: IfIndex, neighbour: IpAddr) {
+    pub(super) fn on_neighbor_moved(&mut self, ifindex: IfIndex, neighbor: IpAddr) {
         let Some(oif) = self.interfaces.iface(ifindex) else { return };
         let walks = &mut self.moves.0;
-        let waits = walks.iter().any(|walk| walk.from == 0 && (walk.oif, walk.neighbour) == (oif, neighbour));
+        let waits = walks.iter().any(|walk| walk.from == 0 && (walk.oif, walk.neighbor) == (oif, neighbor));
         if !waits && walks.len() < MOST {
-            walks.push_back(Walk { oif, neighbour, from: 0 });
+            walks.push_back(Walk { oif, neighbor, from: 0 });
         }
     }
 
@@ -56,7 +56,7 @@ impl Boomerang {
         let next = sessions.walk(walk.from, |key, session| {
             // What waits for an answer is repeated soon, and goes to the present gateway.
             let stands = session.state == State::Established && !session.is_waiting();
-            if stands && routes.leads_to(session.ends.dst, walk.oif, walk.neighbour) {
+            if stands && routes.leads_to(session.ends.dst, walk.oif, walk.neighbor) {
                 found.push(key);
             }
             true

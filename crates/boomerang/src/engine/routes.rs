@@ -133,9 +133,9 @@ impl Routes {
     }
 
     /// Whether packets to `dst` went to this neighbor when the route was looked up last, which may be before a change.
-    pub(super) fn leads_to(&self, dst: IpAddr, oif: Iface, neighbour: IpAddr) -> bool {
+    pub(super) fn leads_to(&self, dst: IpAddr, oif: Iface, neighbor: IpAddr) -> bool {
         let last = self.places.get(self.place(dst)).and_then(Option::as_ref);
-        last.is_some_and(|last| (last.dst, last.oif, last.next) == (dst, oif, neighbour))
+        last.is_some_and(|last| (last.dst, last.oif, last.next) == (dst, oif, neighbor))
     }
 
     fn known(&self, dst: IpAddr) -> Option<&Known> {

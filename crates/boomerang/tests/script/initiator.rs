@@ -326,7 +326,7 @@ fn a_gateway_whose_place_another_router_has_gets_a_refresh_at_once() {
     rig.gateway = Some(ip(NODE));
     reserved(&mut rig);
     rig.wait(seconds(6.0));
-    let moved = |n, address| Input::NeighbourMoved { ifindex: IfIndex(n), address: ip(address) };
+    let moved = |n, address| Input::NeighborMoved { ifindex: IfIndex(n), address: ip(address) };
     rig.sent.clear();
     for other in [moved(1, NODE), moved(2, FEN), moved(9, NODE)] {
         rig.input(other);

@@ -31,11 +31,11 @@ pub enum Input<'a> {
     Interfaces(&'a [Interface]),
     /// Routes to these destinations may have changed.
     RouteChanged(Prefix),
-    /// Another router may have the place of this neighbour, at the same address of the same link.
-    NeighbourMoved {
+    /// Another router may have the place of this neighbor, at the same address of the same link.
+    NeighborMoved {
         /// The link.
         ifindex: IfIndex,
-        /// Address of the neighbour.
+        /// Address of the neighbor.
         address: IpAddr,
     },
     /// A datagram to this destination could not be sent.

@@ -138,8 +138,8 @@ impl Gist {
                 self.route_changed(prefix);
                 self.run_walks();
             }
-            Input::NeighbourMoved { ifindex, address } => {
-                self.neighbour_moved(ifindex, address);
+            Input::NeighborMoved { ifindex, address } => {
+                self.neighbor_moved(ifindex, address);
                 self.run_walks();
             }
             Input::TransmitFailed { dst, error } => {

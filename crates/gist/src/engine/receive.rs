@@ -230,7 +230,7 @@ impl Gist {
             self.refuse(a, error, Infos::some(info, None));
             return false;
         }
-        // GIST-5.8.1.3-12, GIST-A.4.4.11-01: an upstream Query is accepted from a neighbour only.
+        // GIST-5.8.1.3-12, GIST-A.4.4.11-01: an upstream Query is accepted from a neighbor only.
         let upstream = matches!(&subject.mri, Mri::PathCoupled(p)
             if p.direction == signalbox_core::Direction::Upstream);
         if upstream && message.header.kind == MessageType::QUERY && a.ttl < 254 {

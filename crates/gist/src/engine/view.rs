@@ -62,7 +62,7 @@ pub struct DirectionView<'a> {
     pub local: Option<IpAddr>,
     /// Interface towards the next hop of the flow (querying), or by which the Query was received (responding).
     pub ifindex: IfIndex,
-    /// IP hops to the peer, 0 for a neighbour; `None`: not known.
+    /// IP hops to the peer, 0 for a neighbor; `None`: not known.
     pub ip_distance: Option<u8>,
     /// Since the state was installed; zero before.
     pub age: Duration,

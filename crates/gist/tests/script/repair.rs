@@ -370,7 +370,7 @@ fn late_answers_do_no_harm() {
 }
 
 fn moved(rig: &mut Rig, ifindex: u32, address: &str) {
-    rig.handle(Input::NeighbourMoved { ifindex: IfIndex(ifindex), address: ip(address) });
+    rig.handle(Input::NeighborMoved { ifindex: IfIndex(ifindex), address: ip(address) });
 }
 
 /// The gateway's address moves to another router, and no route changes (VRRP). A Query asks who is there; until the Response, state

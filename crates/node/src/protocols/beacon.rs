@@ -180,7 +180,7 @@ impl Protocol for Instance {
             | Input::TransmitFailed { .. }
             | Input::Undeliverable { .. }
             | Input::RouteChanged(_)
-            | Input::NeighbourMoved { .. }
+            | Input::NeighborMoved { .. }
             | Input::Multicast(_)
             | Input::Stream(_)
             | Input::Grant(_)

@@ -32,8 +32,8 @@ impl Protocol for Instance {
             protocol::Input::TransmitFailed { dst, .. } => Input::NotSent(dst),
             protocol::Input::Route { id, result } => Input::Route { id, result },
             protocol::Input::RouteChanged(prefix) => Input::RouteChanged(prefix),
-            protocol::Input::NeighbourMoved { ifindex, address } => {
-                Input::NeighbourMoved { ifindex, address }
+            protocol::Input::NeighborMoved { ifindex, address } => {
+                Input::NeighborMoved { ifindex, address }
             }
             protocol::Input::Multicast(MulticastRoute { group, source, iif, oifs }) => {
                 Input::Multicast { group, source, iif, oifs }

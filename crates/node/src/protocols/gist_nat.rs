@@ -47,7 +47,7 @@ impl Protocol for Instance {
             | protocol::Input::Undeliverable { .. }
             | protocol::Input::Route { .. }
             | protocol::Input::RouteChanged(_)
-            | protocol::Input::NeighbourMoved { .. }
+            | protocol::Input::NeighborMoved { .. }
             | protocol::Input::Multicast(_)
             | protocol::Input::Stream(_)
             | protocol::Input::Grant(_)

@@ -38,7 +38,7 @@ impl Protocol for Instance {
             | protocol::Input::TransmitFailed { .. }
             | protocol::Input::Undeliverable { .. }
             | protocol::Input::RouteChanged(_)
-            | protocol::Input::NeighbourMoved { .. }
+            | protocol::Input::NeighborMoved { .. }
             | protocol::Input::Multicast(_)
             | protocol::Input::Stream(_)
             | protocol::Input::Grant(_)

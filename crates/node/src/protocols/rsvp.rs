@@ -61,7 +61,7 @@ impl Protocol for Instance {
             protocol::Input::Packet(packet) if packet.entry == ENTRY => Input::Packet(packet.into()),
             protocol::Input::Route { id, result } => Input::Route { id, result },
             protocol::Input::RouteChanged(prefix) => Input::RouteChanged(prefix),
-            protocol::Input::NeighbourMoved { ifindex, address } => {
+            protocol::Input::NeighborMoved { ifindex, address } => {
                 Input::NeighbourMoved { ifindex, address }
             }
             protocol::Input::Multicast(MulticastRoute { group, source, iif, oifs }) => {

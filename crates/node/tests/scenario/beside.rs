@@ -60,7 +60,7 @@ impl Protocol for Whisper {
             | Input::Undeliverable { .. }
             | Input::Route { .. }
             | Input::RouteChanged(_)
-            | Input::NeighbourMoved { .. }
+            | Input::NeighborMoved { .. }
             | Input::Multicast(_)
             | Input::Stream(_)
             | Input::Grant(_)

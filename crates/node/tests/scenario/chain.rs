@@ -138,9 +138,9 @@ fn nodes_without_users_are_silent() {
     assert_eq!(all_sessions(&net.sim), 0);
 }
 
-/// GIST-4.2.1-01: each node has its neighbours on the path as peers; the end nodes have one peer only.
+/// GIST-4.2.1-01: each node has its neighbors on the path as peers; the end nodes have one peer only.
 #[test]
-fn routing_state_points_at_the_neighbours() {
+fn routing_state_points_at_the_neighbors() {
     let mut net = Net::chain(6, 4, &LinkConfig::default());
     net.ping(7, Family::V4, None);
     net.sim.run_for(Duration::from_secs(5));

@@ -17,8 +17,8 @@ fn answered(sim: &Sim<Node>, since: Time, expected: &[IpAddr]) -> bool {
     replies.iter().any(|(at, reply)| *at - reply.rtt > since && reply.reached_end && path(reply) == expected)
 }
 
-/// GIST-4.4.6-06, GIST-4.4.6-08: a restarted node informs its neighbour that it has no state of the session, and the
-/// neighbour restores the state by a handshake.
+/// GIST-4.4.6-06, GIST-4.4.6-08: a restarted node informs its neighbor that it has no state of the session, and the
+/// neighbor restores the state by a handshake.
 #[test]
 fn a_restarted_node_is_back_on_the_path() {
     for family in FAMILIES {

@@ -1,4 +1,4 @@
-//! A greedy neighbour beside an honest one: what peers share is shared fairly.
+//! A greedy neighbor beside an honest one: what peers share is shared fairly.
 
 use core::time::Duration;
 
@@ -9,7 +9,7 @@ use signalbox_sim::{Family, LinkConfig, NodeId, Sim};
 use crate::net::{config, gist, make, outcome, total};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// D-mode messages of the routers in a second: less than the greedy neighbour asks for.
+/// D-mode messages of the routers in a second: less than the greedy neighbor asks for.
 const RATE: u32 = 1000;
 
 /// Two hosts at one router or behind two routers, and a host far away.
@@ -68,7 +68,7 @@ impl Net {
     }
 }
 
-/// A neighbour with a real address sends 1,500 allowed requests a second in two sessions.
+/// A neighbor with a real address sends 1,500 allowed requests a second in two sessions.
 #[test]
 fn a_busy_peer_leaves_the_rate_of_messages_to_others() {
     for (seed, common) in [(1, true), (2, false)] {

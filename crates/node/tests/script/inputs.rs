@@ -33,7 +33,7 @@ enum Step {
     Interfaces(Vec<IpAddr>),
     Route { id: u64, src: IpAddr, mtu: u32, found: bool },
     RouteChanged(IpAddr, u8),
-    NeighbourMoved(IpAddr),
+    NeighborMoved(IpAddr),
     TransmitFailed(IpAddr),
     Accepted { stream: u64, port: u16, peer: IpAddr },
     Connected(u64),
@@ -133,7 +133,7 @@ fn other_step() -> impl Strategy<Value = Step> {
         )
             .prop_map(|(id, src, mtu, found)| Step::Route { id, src, mtu, found }),
         (address(), any::<u8>()).prop_map(|(addr, len)| Step::RouteChanged(addr, len)),
-        address().prop_map(Step::NeighbourMoved),
+        address().prop_map(Step::NeighborMoved),
         address().prop_map(Step::TransmitFailed),
         (0u64..4, address(), prop::option::of(address()), prop::option::of(0u32..3))
             .prop_map(|(id, dst, src, count)| Step::Start { id, dst, src, count }),
@@ -249,8 +249,8 @@ fn give(node: &mut Node, now: Time, step: &Step) {
         Step::RouteChanged(addr, len) => {
             node.handle(now, Input::RouteChanged(Prefix { addr: *addr, len: *len }));
         }
-        Step::NeighbourMoved(address) => {
-            node.handle(now, Input::NeighbourMoved { ifindex: IfIndex(1), address: *address });
+        Step::NeighborMoved(address) => {
+            node.handle(now, Input::NeighborMoved { ifindex: IfIndex(1), address: *address });
         }
         Step::TransmitFailed(dst) => {
             node.handle(now, Input::TransmitFailed { entry: GIST, dst: *dst, error: TransmitError::Other });

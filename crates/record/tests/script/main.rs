@@ -69,7 +69,7 @@ fn inputs() -> Vec<OwnedInput<Command>> {
         OwnedInput::Packet(datagram),
         OwnedInput::Timer,
         OwnedInput::RouteChanged(Prefix { addr: addr("10.0.0.0"), len: 8 }),
-        OwnedInput::NeighbourMoved { ifindex: IfIndex(2), address: addr("fe80::1") },
+        OwnedInput::NeighborMoved { ifindex: IfIndex(2), address: addr("fe80::1") },
         OwnedInput::TransmitFailed {
             entry: Entry::Udp(270),
             dst: addr("::1"),

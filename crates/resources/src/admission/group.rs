@@ -40,7 +40,7 @@ pub(crate) struct GrantExtra {
     pub(crate) filters: Vec<FlowFilter>,
 }
 
-/// The parts of a grant that other grants have, too: a neighbour or a host often has many of one size.
+/// The parts of a grant that other grants have, too: a neighbor or a host often has many of one size.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Terms {
     pub(crate) traffic: TrafficSpec,

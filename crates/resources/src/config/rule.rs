@@ -40,10 +40,10 @@ pub struct RuleConfig {
     /// Request: the signaling protocols.
     #[cfg_attr(feature = "serde", serde(default))]
     pub signaling: Vec<ReserverId>,
-    /// Requester: its address, as far as it is proved: that of the neighbour or, if the neighbour is trusted, the claimed one.
+    /// Requester: its address, as far as it is proved: that of the neighbor or, if the neighbor is trusted, the claimed one.
     #[cfg_attr(feature = "serde", serde(default))]
     pub from: Vec<Net>,
-    /// Requester: the address of the neighbour.
+    /// Requester: the address of the neighbor.
     #[cfg_attr(feature = "serde", serde(default))]
     pub via: Vec<Net>,
     /// Requester: the least proof that an allowing rule needs; none: that of the configuration for addresses, else nothing.

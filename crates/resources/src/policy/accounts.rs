@@ -17,7 +17,7 @@ pub(crate) struct AccountKey {
     name: Name,
 }
 
-/// Who has an account: the party that a trusted neighbour speaks for, or the strongest that is proved of the neighbour.
+/// Who has an account: the party that a trusted neighbor speaks for, or the strongest that is proved of the neighbor.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Name {
     Key(Fingerprint),
@@ -28,7 +28,7 @@ enum Name {
 impl AccountKey {
     pub(super) fn new(rule: u32, ifindex: IfIndex, asker: &Asker<'_>) -> Self {
         let Requester { peer, token, .. } = asker.requester;
-        // The key of a neighbour that speaks for others is not theirs.
+        // The key of a neighbor that speaks for others is not theirs.
         let name = match (peer, token, asker.party()) {
             (Some(peer), _, None) => Name::Key(peer.key),
             (_, Some(token), _) => Name::Token(Arc::from(token.entity.as_str())),

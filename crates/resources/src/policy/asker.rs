@@ -12,12 +12,12 @@ use crate::units::Net;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asker<'a> {
     pub(super) requester: &'a Requester,
-    /// The policy trusts all its neighbours, or it is a user of this host.
+    /// The policy trusts all its neighbors, or it is a user of this host.
     pub(super) speaks: bool,
 }
 
 impl Asker<'_> {
-    /// The party that a trusted neighbour speaks for, or the address of a user of this host.
+    /// The party that a trusted neighbor speaks for, or the address of a user of this host.
     pub(super) fn party(&self) -> Option<IpAddr> {
         self.requester.claimed.filter(|_| self.speaks)
     }
@@ -30,7 +30,7 @@ impl Asker<'_> {
         }
     }
 
-    /// Whether every neighbour is in one of the prefixes, with this proof.
+    /// Whether every neighbor is in one of the prefixes, with this proof.
     pub(super) fn is_via(&self, nets: &[Net], least: Proof) -> bool {
         let neighbours = self.requester.requested_by.neighbours();
         !neighbours.is_empty()
@@ -44,7 +44,7 @@ impl Asker<'_> {
         self.passes(nets) || self.requester.claimed.is_some_and(|claimed| contains(nets, claimed))
     }
 
-    /// Whether any neighbour is in one of the prefixes, proved or not.
+    /// Whether any neighbor is in one of the prefixes, proved or not.
     pub(super) fn passes(&self, nets: &[Net]) -> bool {
         let mut neighbours = self.requester.requested_by.neighbours().iter();
         neighbours.any(|neighbour| contains(nets, neighbour.address))
@@ -66,7 +66,7 @@ impl Asker<'_> {
         })
     }
 
-    /// The address of a neighbour with this proof, or of a user of this host.
+    /// The address of a neighbor with this proof, or of a user of this host.
     pub(super) fn own_address(&self, least: Proof) -> Option<IpAddr> {
         match &self.requester.requested_by {
             RequestedBy::LocalUser(_) => self.requester.claimed,

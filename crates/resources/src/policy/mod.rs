@@ -117,7 +117,7 @@ impl Policy {
         Some(Arc::clone(self.matcher(rule)?.permission()))
     }
 
-    /// The requester, as rules see it. A user of this host needs no neighbour that speaks for it.
+    /// The requester, as rules see it. A user of this host needs no neighbor that speaks for it.
     fn asker<'a>(&self, requester: &'a Requester) -> Asker<'a> {
         Asker { requester, speaks: self.speaks(requester) }
     }
@@ -132,8 +132,8 @@ impl Policy {
         self.asker(requester).own_address(self.least)
     }
 
-    /// Whether the requester needs no rule, and a neighbour speaks for the address that it claims. Of a merged request, all
-    /// neighbours do.
+    /// Whether the requester needs no rule, and a neighbor speaks for the address that it claims. Of a merged request, all
+    /// neighbors do.
     pub(crate) fn trusts(&self, requester: &Requester) -> bool {
         let proved = requester.peer.as_ref();
         if self.trusted.iter().any(|one| match one {

@@ -1,4 +1,4 @@
-//! Who asks: the neighbour, what is proved of it, and the requester that it claims to speak for.
+//! Who asks: the neighbor, what is proved of it, and the requester that it claims to speak for.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ fn readme() -> Config {
     Config { default: Action::Deny, trusted: trusted.to_vec(), rules: vec![office], ..config() }
 }
 
-/// SEC-T31-01: a claim about the address of another host counts only if a trusted neighbour makes it.
+/// SEC-T31-01: a claim about the address of another host counts only if a trusted neighbor makes it.
 #[test]
 fn a_stranger_who_names_the_office_gets_nothing() {
     let resources = start(readme());
@@ -81,9 +81,9 @@ fn a_stranger_who_names_the_office_gets_nothing() {
     assert_eq!(decided(&resources, &claims(by("192.0.2.8", Proof::Handshake))), refused);
 }
 
-/// The limits of a rule hold for the party that a trusted neighbour speaks for, and each party has its own total.
+/// The limits of a rule hold for the party that a trusted neighbor speaks for, and each party has its own total.
 #[test]
-fn a_trusted_neighbour_speaks_for_each_of_its_parties() {
+fn a_trusted_neighbor_speaks_for_each_of_its_parties() {
     let mut config = readme();
     config.rules[0].max_total = Some(Rate(8 * MBIT));
     let mut resources = start(config);
@@ -130,9 +130,9 @@ fn a_rule_can_demand_a_stronger_proof() {
     assert_eq!(decided(&resources, &asks(named)), Ok(Some(1)));
 }
 
-/// `via` is the neighbour, for which host it may speak.
+/// `via` is the neighbor, for which host it may speak.
 #[test]
-fn a_rule_can_name_the_neighbour() {
+fn a_rule_can_name_the_neighbor() {
     let rule = RuleConfig {
         from: nets("192.0.2.0/24"),
         via: nets("203.0.113.0/24"),
@@ -151,7 +151,7 @@ fn a_rule_can_name_the_neighbour() {
     assert!(decided(&with(trusted()), &own).is_err(), "a user of this host comes by no neighbor");
 }
 
-/// A rule that denies matches what a request says, proved or not, of the requester and of the neighbour.
+/// A rule that denies matches what a request says, proved or not, of the requester and of the neighbor.
 #[test]
 fn nobody_avoids_a_denial_by_leaving_the_proof_out() {
     let denies = |change: fn(&mut RuleConfig)| {
@@ -174,7 +174,7 @@ fn nobody_avoids_a_denial_by_leaving_the_proof_out() {
     assert_eq!(decided(&via, &claims(by(STRANGER, Proof::None))), Ok(None));
 }
 
-/// Requests that are merged need the proof and the address of each neighbour.
+/// Requests that are merged need the proof and the address of each neighbor.
 #[test]
 fn merged_requests_are_as_good_as_the_worst() {
     let rule = RuleConfig {

@@ -1,4 +1,4 @@
-//! The places for reservations at a link, and how many a neighbour gets of them.
+//! The places for reservations at a link, and how many a neighbor gets of them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -16,7 +16,7 @@ fn host(last: u8) -> IpAddr {
     Ipv4Addr::new(10, 1, 0, last).into()
 }
 
-/// A request of 8 bit/s that arrived by this neighbour, whatever address it contains.
+/// A request of 8 bit/s that arrived by this neighbor, whatever address it contains.
 fn small(port: u16, neighbour: IpAddr) -> GrantRequest {
     let ask = ask(port, 1);
     let neighbour = Neighbour { address: neighbour, ifindex: IfIndex(3), proof: Proof::Link };
@@ -34,9 +34,9 @@ fn flood(resources: &mut Resources, neighbour: IpAddr, ports: core::ops::Range<u
     ports.filter(|port| resources.admit(NOW, &small(*port, neighbour)).is_ok()).count()
 }
 
-/// One neighbour asks for more than all places: others still find theirs, and what is given back is free again.
+/// One neighbor asks for more than all places: others still find theirs, and what is given back is free again.
 #[test]
-fn a_neighbour_leaves_places_for_others() {
+fn a_neighbor_leaves_places_for_others() {
     let mut resources = start(places(PLACES));
     assert_eq!(flood(&mut resources, host(1), 1..2000), 768);
     let why = refusal(&mut resources, &small(2000, host(1)));
@@ -46,7 +46,7 @@ fn a_neighbour_leaves_places_for_others() {
         let ports = 3000 + u16::from(other) * 10;
         assert_eq!(flood(&mut resources, host(other), ports..ports + 10), 4, "{other}");
     }
-    // The addresses of an IPv6 /64 are one neighbour.
+    // The addresses of an IPv6 /64 are one neighbor.
     let v6 = |host| IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host));
     assert!((1..=10).filter(|n| resources.admit(NOW, &small(9000 + n, v6(*n))).is_ok()).count() == 4);
 }

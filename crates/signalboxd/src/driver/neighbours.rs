@@ -83,7 +83,7 @@ impl Moved {
 
 impl Driver {
     /// The kernel reports that a neighbor has moved.
-    pub(super) fn neighbour_moved(&mut self, ifindex: IfIndex, address: IpAddr) {
+    pub(super) fn neighbor_moved(&mut self, ifindex: IfIndex, address: IpAddr) {
         self.counters.neighbor_changes += 1;
         if !self.moved.note(self.clock.now(), ifindex, address) {
             self.counters.neighbor_changes_left_out += 1;
@@ -92,12 +92,12 @@ impl Driver {
     }
 
     /// Tells the node of neighbors that have moved. Returns their number.
-    pub(super) fn follow_neighbours(&mut self, now: Time) -> usize {
+    pub(super) fn follow_neighbors(&mut self, now: Time) -> usize {
         self.moved.keep(self.engine.io.interfaces());
         let mut told = 0;
         while let Some((ifindex, address)) = self.moved.next(now) {
             tracing::debug!(ifindex = ifindex.0, %address, "another router may have the place of a neighbor");
-            self.input(Input::NeighbourMoved { ifindex, address });
+            self.input(Input::NeighborMoved { ifindex, address });
             told += 1;
         }
         told

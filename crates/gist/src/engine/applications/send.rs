@@ -362,7 +362,7 @@ impl Gist {
         // What goes to a peer by its handle is mostly an answer to that peer.
         let causer = self.peers.peer(peer).map(|peer| Causer {
             ifindex: peer.ifindex,
-            neighbour: peer.address.ip(),
+            neighbor: peer.address.ip(),
             party: m.mri.src(),
         });
         if !self.may_send(Cause::Known(causer.unwrap_or_else(|| of_user(None)))) {

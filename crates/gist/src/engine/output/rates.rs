@@ -105,7 +105,7 @@ impl Gist {
             let began =
                 began.and_then(|half| invariant!(peers.peer(half.peer), "a responding direction has a peer"));
             match began {
-                Some(peer) => Causer { ifindex: peer.ifindex, neighbour: peer.address.ip(), party },
+                Some(peer) => Causer { ifindex: peer.ifindex, neighbor: peer.address.ip(), party },
                 None => of_user(Some(party)),
             }
         };
@@ -121,7 +121,7 @@ impl Gist {
         party: IpAddr,
     ) -> Cause {
         if self.peers.is_known(src) {
-            Cause::Known(Causer { ifindex, neighbour: src, party })
+            Cause::Known(Causer { ifindex, neighbor: src, party })
         } else {
             Cause::Stranger(src, ifindex)
         }
@@ -131,5 +131,5 @@ impl Gist {
 /// A user of this node, with the source of its flow.
 pub(in crate::engine) fn of_user(flow: Option<IpAddr>) -> Causer {
     let none = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-    Causer { ifindex: IfIndex::NONE, neighbour: none, party: flow.unwrap_or(none) }
+    Causer { ifindex: IfIndex::NONE, neighbor: none, party: flow.unwrap_or(none) }
 }

@@ -97,8 +97,8 @@ pub(crate) enum Why {
     Routes,
     /// Their egress changed.
     Egress,
-    /// Another router may have the place of this neighbour at this link.
-    Neighbour(IfIndex, IpAddr),
+    /// Another router may have the place of this neighbor at this link.
+    Neighbor(IfIndex, IpAddr),
 }
 
 /// One step of a walk.
@@ -222,14 +222,14 @@ impl RouteIndex {
         self.walk(Over::Egress { egress, from: Included(0) }, Why::Egress);
     }
 
-    /// Starts a walk over the sessions with this egress, whose gateway is the neighbour.
+    /// Starts a walk over the sessions with this egress, whose gateway is the neighbor.
     pub(crate) fn walk_gateway(&mut self, egress: u32, (ifindex, address): (IfIndex, IpAddr)) {
-        self.walk(Over::Egress { egress, from: Included(0) }, Why::Neighbour(ifindex, address));
+        self.walk(Over::Egress { egress, from: Included(0) }, Why::Neighbor(ifindex, address));
     }
 
-    /// Starts a walk over the sessions whose destination is the neighbour.
-    pub(crate) fn walk_neighbour(&mut self, (ifindex, address): (IfIndex, IpAddr)) {
-        self.walk(Over::prefix(Prefix::host(address)), Why::Neighbour(ifindex, address));
+    /// Starts a walk over the sessions whose destination is the neighbor.
+    pub(crate) fn walk_neighbor(&mut self, (ifindex, address): (IfIndex, IpAddr)) {
+        self.walk(Over::prefix(Prefix::host(address)), Why::Neighbor(ifindex, address));
     }
 
     fn walk(&mut self, over: Over, why: Why) {

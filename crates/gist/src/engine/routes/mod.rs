@@ -4,7 +4,7 @@
 //! index with the egress of its Queries (`set_egress`), and leaves it by [`Routes::forget`].
 //!
 //! * `lookup`: what is asked of the routing table, and who waits for the answer. Ingress filters.
-//! * `index`: finds the sessions that a change of routes, interfaces or neighbours concerns.
+//! * `index`: finds the sessions that a change of routes, interfaces or neighbors concerns.
 //! * `reroute`: local repair of these sessions (§7.1.3), and refreshes that travel along a path (§4.4.4).
 //! * `hold_down`: delays further changes of a route that flaps.
 

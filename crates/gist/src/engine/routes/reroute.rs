@@ -40,19 +40,19 @@ impl Gist {
         self.routes.index.walk_prefix(prefix);
     }
 
-    /// Another router may have the place of a neighbour, and no route changes (VRRP): the sessions whose Queries go there are
+    /// Another router may have the place of a neighbor, and no route changes (VRRP): the sessions whose Queries go there are
     /// refreshed, so that its Responses show who is there. Their state stays as it is until then.
-    pub(in crate::engine) fn neighbour_moved(&mut self, ifindex: IfIndex, address: IpAddr) {
+    pub(in crate::engine) fn neighbor_moved(&mut self, ifindex: IfIndex, address: IpAddr) {
         let index = &mut self.routes.index;
         for (id, egress) in self.peers.egresses() {
             if egress.ifindex == ifindex && egress.gateway == Some(address) {
                 index.walk_gateway(id, (ifindex, address));
             }
         }
-        index.walk_neighbour((ifindex, address));
+        index.walk_neighbor((ifindex, address));
     }
 
-    /// Refreshes the state of a direction whose Queries go to a neighbour, before its time.
+    /// Refreshes the state of a direction whose Queries go to a neighbor, before its time.
     fn refresh_by(&mut self, key: Key, direction: Direction, (ifindex, address): (IfIndex, IpAddr)) {
         let Some(record) = invariant!(self.records.get(key), "a session of a moved neighbour stands") else {
             return;
@@ -81,7 +81,7 @@ impl Gist {
                     match why {
                         Why::Routes => self.check_route(key, direction, true),
                         Why::Egress => self.check_route(key, direction, false),
-                        Why::Neighbour(ifindex, address) => {
+                        Why::Neighbor(ifindex, address) => {
                             self.refresh_by(key, direction, (ifindex, address));
                         }
                     }

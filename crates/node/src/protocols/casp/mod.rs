@@ -250,7 +250,7 @@ impl Protocol for Instance {
                 self.find_sources();
                 self.engine.handle(now, Input::RouteChanged(prefix));
             }
-            protocol::Input::NeighbourMoved { ifindex, address } => {
+            protocol::Input::NeighborMoved { ifindex, address } => {
                 self.engine.handle(now, Input::NeighbourMoved { ifindex, address });
             }
             protocol::Input::Stream(input) => self.stream(now, input),

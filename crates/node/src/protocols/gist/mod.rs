@@ -159,8 +159,8 @@ impl Protocol for Instance {
             }
             protocol::Input::Route { id, result } => Input::Route { id, result },
             protocol::Input::RouteChanged(prefix) => Input::RouteChanged(prefix),
-            protocol::Input::NeighbourMoved { ifindex, address } => {
-                Input::NeighbourMoved { ifindex, address }
+            protocol::Input::NeighborMoved { ifindex, address } => {
+                Input::NeighborMoved { ifindex, address }
             }
             protocol::Input::Stream(input) => return self.stream(now, input),
             protocol::Input::Request(request) => Input::Request(request),

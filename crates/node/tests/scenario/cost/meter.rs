@@ -117,7 +117,7 @@ fn kind(input: &Input<'_, signalbox_node::Command>) -> String {
         Input::StreamOctets { .. } => "octets of an association".to_owned(),
         Input::Interfaces(_)
         | Input::RouteChanged(_)
-        | Input::NeighbourMoved { .. }
+        | Input::NeighborMoved { .. }
         | Input::TransmitFailed { .. }
         | Input::Undeliverable { .. }
         | Input::StreamAccepted { .. }

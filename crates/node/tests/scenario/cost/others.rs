@@ -81,7 +81,7 @@ impl Net {
         }
     }
 
-    /// Lives with these commands. Then the packets of the neighbours arrive again, and from a stranger.
+    /// Lives with these commands. Then the packets of the neighbors arrive again, and from a stranger.
     fn live(&mut self, life: u16, commands: impl IntoIterator<Item = Command>) {
         let before = self.sim.captured().count();
         for command in commands {
@@ -144,7 +144,7 @@ fn natfw() {
             close(id + 1),
         ];
         net.live(life, commands);
-        // The neighbour's datagram, once more, opens the passage again.
+        // The neighbor's datagram, once more, opens the passage again.
         assert!(open(&net) <= usize::from(sessions + life), "{}", open(&net));
     }
     net.meter.stop();

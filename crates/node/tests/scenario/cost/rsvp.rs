@@ -135,7 +135,7 @@ impl Net {
         self.counted(life, 200 * MS);
         let captured: Vec<Captured> = self.sim.captured().skip(before).cloned().collect();
         let router = self.nodes[1];
-        // Each message again by either link: as the neighbour sent it, and from another host.
+        // Each message again by either link: as the neighbor sent it, and from another host.
         for one in captured.iter().filter(|one| one.to == router) {
             for link in self.links.clone() {
                 for src in [one.packet.src.ip(), "198.51.100.7".parse().unwrap()] {
@@ -172,11 +172,11 @@ fn work_at_many_sessions() {
     net.fill(sessions);
     let [_, router, receiver] = net.nodes;
     let path = net.sim.captured().find(|one| one.to == router).unwrap().packet.clone();
-    let neighbour = net.address(1);
+    let neighbor = net.address(1);
     for (c_type, entry) in [(1, &[0, 0, 0, 1][..]), (4, &[0, 0, 0, 1, 10, 0, 0, 6, 10, 0, 0, 1])] {
         let mut packet =
             Packet { ttl: 1, options: Vec::new(), payload: srefresh(c_type, entry), ..path.clone() };
-        packet.dst.set_ip(neighbour);
+        packet.dst.set_ip(neighbor);
         net.sim.inject(net.links[0], router, packet);
         net.counted(1, 10 * MS);
     }

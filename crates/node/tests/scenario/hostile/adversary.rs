@@ -1,11 +1,11 @@
-//! A seeded adversary beside honest sessions. It sends any packet by a link of its own or by that of an honest neighbour:
+//! A seeded adversary beside honest sessions. It sends any packet by a link of its own or by that of an honest neighbor:
 //! forged messages of all types, messages of honest nodes again, and these with other sources, sessions and octets.
 //! `SIGNALBOX_SEEDS` in the environment is the number of seeds; `SIGNALBOX_ADVERSARY` is one seed to be run alone.
 //!
 //! By a link of its own it harms no honest session: standing sessions stay and new ones are set up. If it cannot read the other
 //! links, every Ping message has its reply too. If it can, the router has to filter forged sources for the applications of
 //! GIST, and for CASP over datagrams; RSVP and Boomerang
-//! need such filters, or authentication, in any case (docs/security.md). On the link of an honest neighbour it can do what any node on that link can
+//! need such filters, or authentication, in any case (docs/security.md). On the link of an honest neighbor it can do what any node on that link can
 //! do; when it has ended, new sessions are set up, and standing ones are whole or their users have an event. Everywhere the
 //! number of outputs of one packet, the tables and the octets that leave to forged sources are bounded.
 
@@ -48,7 +48,7 @@ const TABLE: u32 = 256;
 enum Place {
     /// A link of its own.
     Side,
-    /// The link of an honest neighbour.
+    /// The link of an honest neighbor.
     Link,
 }
 

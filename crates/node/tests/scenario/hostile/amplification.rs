@@ -20,7 +20,7 @@ const LATER: Duration = Duration::from_secs(200);
 
 /// Octets that may leave for 100 that came.
 const MOST: usize = 150;
-/// Packets that may leave because of a message of a neighbour with state.
+/// Packets that may leave because of a message of a neighbor with state.
 const NEIGHBOURLY: usize = 8;
 
 /// Who sends.
@@ -28,21 +28,21 @@ const NEIGHBOURLY: usize = 8;
 enum Who {
     /// Somebody some hops away, with a source that is not its own. The router may have state of the same session.
     Stranger,
-    /// A node on the link of a neighbour, which uses the neighbour's address. The router has no state of it.
+    /// A node on the link of a neighbor, which uses the neighbor's address. The router has no state of it.
     Unproved,
-    /// The neighbour, or a node that uses its address and repeats its messages.
-    Neighbour,
+    /// The neighbor, or a node that uses its address and repeats its messages.
+    Neighbor,
 }
 
 impl Who {
-    const ALL: [Self; 3] = [Self::Stranger, Self::Unproved, Self::Neighbour];
+    const ALL: [Self; 3] = [Self::Stranger, Self::Unproved, Self::Neighbor];
 
     /// Whether the router has state of the session.
     const fn stands(self) -> &'static [bool] {
         match self {
             Self::Stranger => &[false, true],
             Self::Unproved => &[false],
-            Self::Neighbour => &[true],
+            Self::Neighbor => &[true],
         }
     }
 }
@@ -106,13 +106,13 @@ fn sent_by(who: Who, net: &Net, sample: &Sample) -> (LinkId, Packet) {
         }
         // The samples come from a network with the same secrets.
         Who::Unproved => (sample.link, with_checksum(without_cookie(sample.packet.clone()))),
-        Who::Neighbour => (sample.link, with_checksum(sample.packet.clone())),
+        Who::Neighbor => (sample.link, with_checksum(sample.packet.clone())),
     }
 }
 
 /// GIST-8.4-01: each message causes one small answer at most.
 ///
-/// A message in the name of a neighbour with state is another matter: it is passed on and answered, and a Response is
+/// A message in the name of a neighbor with state is another matter: it is passed on and answered, and a Response is
 /// repeated until it is confirmed.
 #[test]
 fn amplification_by_one_packet() {
@@ -143,7 +143,7 @@ fn amplification_by_one_packet() {
     }
     for (name, row) in table {
         for (who, caused) in row {
-            let fits = caused.percent() <= MOST || who == Who::Neighbour && caused.packets <= NEIGHBOURLY;
+            let fits = caused.percent() <= MOST || who == Who::Neighbor && caused.packets <= NEIGHBOURLY;
             assert!(fits, "{name} of a {who:?}: {caused:?}");
         }
     }

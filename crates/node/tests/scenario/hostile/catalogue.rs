@@ -1,4 +1,4 @@
-//! One packet of each type of message, as a neighbour of the router would send it.
+//! One packet of each type of message, as a neighbor of the router would send it.
 
 use core::net::IpAddr;
 
@@ -115,7 +115,7 @@ fn composed(net: &Net, samples: &[Sample]) -> Vec<Sample> {
     made.collect()
 }
 
-/// The Error with which a node without state answers Data, as if that came from its neighbour.
+/// The Error with which a node without state answers Data, as if that came from its neighbor.
 pub(super) fn gist_error(data: &Sample) -> Vec<u8> {
     let mut net = Net::new(1, &silent(false));
     let router = net.router;

@@ -198,7 +198,7 @@ fn a_session_in_a_circle_comes_to_rest() {
     }
 }
 
-/// The same where one of the routers sends each message with hop count 1, so that its neighbours cannot preserve a count:
+/// The same where one of the routers sends each message with hop count 1, so that its neighbors cannot preserve a count:
 /// what came back is known by its RII, and a refresh that comes back ends the reservation.
 #[test]
 fn a_session_in_a_circle_comes_to_rest_without_a_hop_count() {

@@ -15,13 +15,13 @@ use super::catalogue;
 use super::circle::{ROUND, Ring};
 use super::net::{MS, RSVP, SECOND, config, tspec, with_checksum};
 
-/// The most packets that one error of each neighbour may cause on the links of the circle: each may go round until its
+/// The most packets that one error of each neighbor may cause on the links of the circle: each may go round until its
 /// hop count is used up.
 const MOST: usize = 6 * 64;
 /// The most packets in the half minute after that, of all sessions.
 const LATER: usize = 150;
 
-/// The last packets that each router received from each of its neighbours in the circle and that fit.
+/// The last packets that each router received from each of its neighbors in the circle and that fit.
 fn last(ring: &Ring, fits: impl Fn(&Packet) -> bool) -> Vec<Captured> {
     let mut found: Vec<Captured> = Vec::new();
     for one in ring.sim.captured().filter(|one| ring.links.contains(&one.link) && fits(&one.packet)) {
@@ -108,7 +108,7 @@ fn qos_error(info: qos::Info, rsn: Option<qos::Rsn>) -> Vec<u8> {
     octets
 }
 
-/// The RSN of the last RESERVE that a node sent to a neighbour.
+/// The RSN of the last RESERVE that a node sent to a neighbor.
 fn rsn(ring: &Ring, of: &Captured, receiver: IpAddr) -> Option<qos::Rsn> {
     let sent = ring.sim.captured().filter(|one| (one.from, one.to) == (of.to, of.from));
     let data = sent.filter(|one| is_data(&one.packet, receiver));
@@ -119,7 +119,7 @@ fn begin_qos(ring: &mut Ring) {
     ring.reserve(ring.receiver, ROUND, false);
 }
 
-/// Every code of an INFO-SPEC, in NOTIFYs and in RESPONSEs to the last RESERVE, from every neighbour.
+/// Every code of an INFO-SPEC, in NOTIFYs and in RESPONSEs to the last RESERVE, from every neighbor.
 #[test]
 fn errors_of_the_qos_nslp_in_a_circle_come_to_rest() {
     for info in qos::Info::CATALOGUE {
@@ -152,7 +152,7 @@ fn replace(octets: &mut [u8], old: &[u8], new: &[u8]) {
     octets[at..at + old.len()].copy_from_slice(new);
 }
 
-/// Every error of GIST, from every neighbour.
+/// Every error of GIST, from every neighbor.
 #[test]
 fn errors_of_gist_in_a_circle_come_to_rest() {
     let samples = catalogue::all();
@@ -163,7 +163,7 @@ fn errors_of_gist_in_a_circle_come_to_rest() {
             let receiver = ring.address(ring.receiver);
             let all = last(ring, |packet| is_data(packet, receiver));
             let forged = all.into_iter().filter_map(|like| {
-                // The answer to what the router sent to this neighbour.
+                // The answer to what the router sent to this neighbor.
                 let mut to = ring.sim.captured().filter(|one| (one.from, one.to) == (like.to, like.from));
                 let caused = to.find(|one| is_data(&one.packet, receiver))?;
                 let caused = message(&caused.packet).unwrap();
@@ -201,7 +201,7 @@ fn begin_rsvp(ring: &mut Ring) {
     }
 }
 
-/// Every code, in PathErrs and ResvErrs, from every neighbour, with and without refresh reduction.
+/// Every code, in PathErrs and ResvErrs, from every neighbor, with and without refresh reduction.
 #[test]
 fn errors_of_rsvp_in_a_circle_come_to_rest() {
     for reduction in [false, true] {
@@ -223,7 +223,7 @@ fn forged_rsvp(ring: &Ring, kind: rsvp::MessageType, code: rsvp::ErrorCode) -> V
     let sender = Filter { src: ring.address(ring.sender), selector: Selector::Port(4000) };
     let both = last(ring, |packet| packet.protocol == RSVP);
     let forged = both.into_iter().map(|like| {
-        // Between neighbours.
+        // Between neighbors.
         let link = like.link;
         let [src, dst] =
             [like.from, like.to].map(|node| ring.sim.address_on(node, link, signalbox_sim::Family::V4));

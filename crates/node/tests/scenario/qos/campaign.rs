@@ -4,7 +4,7 @@
 //!
 //! At every moment the reservations that a node requests of its kernel stay within each link's share: [`Host`] checks
 //! each request. After the faults and [`RECOVERY`], every reservation that its user was granted is installed at every
-//! node of the present path. That holds for the reservations of a failed receiver, too: its neighbour expires a
+//! node of the present path. That holds for the reservations of a failed receiver, too: its neighbor expires a
 //! lifetime after the last refresh, which is less than [`RECOVERY`], and tears down the rest of the path, up to the
 //! sender's user. If a tear was lost, its sender does not refresh any more, so the next node expires as soon. Only
 //! nodes that may be off the path send no tear; the state behind them ends hop by hop, one lifetime each. After that,

@@ -9,7 +9,7 @@ use signalbox_node::qos::ReserveRequest;
 use super::net::{Host, MODES, Mode, Net, SECOND};
 
 const RATE: u64 = 250_000;
-/// The delay of a link is 1 ms. A neighbour is two of them away, there and back.
+/// The delay of a link is 1 ms. A neighbor is two of them away, there and back.
 const ROUND_TRIP: Duration = Duration::from_millis(2);
 
 fn reserved(seed: u64, mode: Mode, receiver_initiated: bool) -> Net {

@@ -13,12 +13,12 @@ use signalbox_node::rsvp::{
 use signalbox_node::{Command, Config, Node};
 use signalbox_sim::{Family, LinkConfig, NodeId, Sim, topology};
 
-/// The delay of a link is 1 ms. A neighbour is two of them away, there and back.
+/// The delay of a link is 1 ms. A neighbor is two of them away, there and back.
 const ROUND_TRIP: Duration = Duration::from_millis(2);
 
-/// The protocol features of the neighbours of the router.
+/// The protocol features of the neighbors of the router.
 #[derive(Debug, Clone, Copy)]
-enum Neighbours {
+enum Neighbors {
     /// RFC 2205 alone.
     Plain,
     /// Refresh reduction (RFC 2961).
@@ -34,14 +34,14 @@ struct Net {
 }
 
 impl Net {
-    fn new(seed: u64, neighbours: Neighbours, family: Family) -> Self {
+    fn new(seed: u64, neighbors: Neighbors, family: Family) -> Self {
         let mut sim = Sim::new(seed);
         let nodes = ["s", "r1", "r2", "d"].map(|name| {
             let links = (0..4).map(|n| Capacity::new(&format!("eth{n}"), Some(Rate(1_250_000))));
             let mut rsvp = rsvp::Config::default();
             let interface = &mut rsvp.neighbours.interface;
-            interface.reduction.reliable = !matches!(neighbours, Neighbours::Plain);
-            interface.hello = matches!(neighbours, Neighbours::Hello).then(HelloConfig::default);
+            interface.reduction.reliable = !matches!(neighbors, Neighbors::Plain);
+            interface.hello = matches!(neighbors, Neighbors::Hello).then(HelloConfig::default);
             let config = Config {
                 rsvp: Some(rsvp),
                 resources: Resources { links: links.collect(), ..Resources::default() },
@@ -97,14 +97,14 @@ impl Net {
 
 const WHOLE: [usize; 4] = [1, 1, 1, 0];
 
-/// The reservation is whole again after one round trip to the next hop, whatever the neighbours support, and it stays.
+/// The reservation is whole again after one round trip to the next hop, whatever the neighbors support, and it stays.
 #[test]
 fn a_reservation_is_back_after_one_round_trip() {
-    for neighbours in [Neighbours::Plain, Neighbours::Reduction, Neighbours::Hello] {
+    for neighbors in [Neighbors::Plain, Neighbors::Reduction, Neighbors::Hello] {
         for family in [Family::V4, Family::V6] {
             for router in [1, 2] {
-                let what = format!("{neighbours:?} {family:?} {router}");
-                let mut net = Net::new(3, neighbours, family);
+                let what = format!("{neighbors:?} {family:?} {router}");
+                let mut net = Net::new(3, neighbors, family);
                 let start = net.restart(router, Duration::from_secs(1));
                 let nodes = net.nodes;
                 let whole = move |sim: &Sim<Node>| nodes.map(|node| sim.reservations(node).count()) == WHOLE;
@@ -118,10 +118,10 @@ fn a_reservation_is_back_after_one_round_trip() {
     }
 }
 
-/// What the neighbours tore down while the router was away expires when it would have expired without the restart.
+/// What the neighbors tore down while the router was away expires when it would have expired without the restart.
 #[test]
 fn a_session_that_ended_meanwhile_does_not_stay() {
-    let mut net = Net::new(4, Neighbours::Plain, Family::V4);
+    let mut net = Net::new(4, Neighbors::Plain, Family::V4);
     let [s, r1, _, d] = net.nodes;
     let left = net.sim.engine(r1).unwrap().hand_over(net.sim.now());
     net.sim.crash(r1);

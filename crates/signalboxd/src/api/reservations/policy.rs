@@ -61,7 +61,7 @@ pub(super) fn read(protocol: ReserverId, asked: &v1::TestPolicyRequest) -> Resul
     Ok(Asked { request, dst: dst.addr, interface: asked.interface.clone(), own: from.is_none() })
 }
 
-/// Who asks: this host, or the neighbour at an address.
+/// Who asks: this host, or the neighbor at an address.
 fn requester(asked: &v1::TestPolicyRequest, from: Option<IpAddr>) -> Result<Requester, Wrong> {
     let peer = asked.peer.as_deref().map(identity).transpose()?.map(Arc::new);
     let proof = if peer.is_some() { Proof::Identity } else { Proof::Handshake };

@@ -90,7 +90,7 @@ impl Rsvp for RsvpService {
                 .transpose()?,
             interface: request.interface.clone(),
             style: convert::style_in("style", request.style)?,
-            neighbour: types::address_in("neighbor", request.neighbor.as_deref())?,
+            neighbor: types::address_in("neighbor", request.neighbor.as_deref())?,
         };
         let range = Range { limit: request.limit, page_token: &request.page_token };
         let list = pages(&self.api.handle, range, move |view, from, most| {
@@ -110,7 +110,7 @@ impl Rsvp for RsvpService {
         let range = Range { limit: request.limit, page_token: &request.page_token };
         let name = request.interface.clone();
         let list = pages(&self.api.handle, range, move |view, after, most| {
-            tables::neighbours(view, after, most, name.as_deref())
+            tables::neighbors(view, after, most, name.as_deref())
         });
         list.map(Response::new)
     }
@@ -167,19 +167,19 @@ impl Rsvp for RsvpService {
                     let interfaces = view.kernel.interfaces();
                     interfaces.iter().find(|one| one.name == name).map(|one| one.ifindex)
                 });
-                Some(found.await?.ok_or_else(unknown_neighbour)?)
+                Some(found.await?.ok_or_else(unknown_neighbor)?)
             }
         };
         let answer = self.order(RsvpCommand::ForgetNeighbour { neighbour, ifindex }).await?;
         let RsvpEvent::NeighbourForgotten { interfaces } = answer else { return Err(no_answer(&answer)) };
         if interfaces == 0 {
-            return Err(unknown_neighbour());
+            return Err(unknown_neighbor());
         }
         Ok(Response::new(v1::ForgetNeighborResponse { interfaces }))
     }
 }
 
-fn unknown_neighbour() -> Status {
+fn unknown_neighbor() -> Status {
     let text = "RSVP knows no such neighbor: `signalbox show rsvp neighbors` lists those that it knows";
     Reason::NoNeighbor.status(text)
 }

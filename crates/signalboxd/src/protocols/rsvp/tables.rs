@@ -36,7 +36,7 @@ pub(super) struct Wanted {
     /// The style of their reservations.
     pub(super) style: Option<Style>,
     /// A previous or next hop.
-    pub(super) neighbour: Option<IpAddr>,
+    pub(super) neighbor: Option<IpAddr>,
 }
 
 impl Wanted {
@@ -46,7 +46,7 @@ impl Wanted {
             row.session.dest == address || senders.iter().any(|sender| sender.sender.src == address)
         }) && self.port.is_none_or(|port| row.session.port == port)
             && self.style.is_none_or(|style| reservations.iter().any(|one| one.style == style))
-            && self.neighbour.is_none_or(|hop| {
+            && self.neighbor.is_none_or(|hop| {
                 senders.iter().any(|one| one.previous_hop == Some(hop))
                     || reservations.iter().any(|one| one.next_hops.contains(&Some(hop)))
             })
@@ -85,8 +85,8 @@ fn number_of(interfaces: &[Interface], name: &str) -> Option<IfIndex> {
     interfaces.iter().find(|one| one.name == name).map(|one| one.ifindex)
 }
 
-/// Neighbours that come after a row, at the interface of this name if one is given.
-pub(super) fn neighbours(
+/// Neighbors that come after a row, at the interface of this name if one is given.
+pub(super) fn neighbors(
     view: &mut View<'_>,
     after: Option<(IpAddr, IfIndex)>,
     most: usize,
@@ -98,8 +98,8 @@ pub(super) fn neighbours(
     let interfaces = view.kernel.interfaces();
     let at = name.map(|name| number_of(interfaces, name));
     let rows = rows.iter().filter(|row| at.is_none_or(|at| at == Some(row.ifindex)));
-    let neighbours = rows.map(|row| neighbour(row, view.now, interfaces));
-    (neighbours.collect(), last.map(Some))
+    let neighbors = rows.map(|row| neighbor(row, view.now, interfaces));
+    (neighbors.collect(), last.map(Some))
 }
 
 /// Interfaces from a place on.
@@ -234,8 +234,8 @@ fn without_octets(policy: v1::PolicyData) -> v1::PolicyData {
     v1::PolicyData { octets: Vec::new(), ..policy }
 }
 
-/// A neighbour as it stands at `now`.
-fn neighbour(view: &neighbour::View, now: Time, interfaces: &[Interface]) -> v1::Neighbor {
+/// A neighbor as it stands at `now`.
+fn neighbor(view: &neighbour::View, now: Time, interfaces: &[Interface]) -> v1::Neighbor {
     let reduction = match view.reduction {
         (false, _) => v1::RefreshReduction::Off,
         _ if view.plain => v1::RefreshReduction::GivenUp,

@@ -140,7 +140,7 @@ async fn an_administrator_ends_all_senders_of_a_session_in_parts() {
 }
 
 #[tokio::test]
-async fn an_administrator_makes_the_node_forget_a_neighbour() {
+async fn an_administrator_makes_the_node_forget_a_neighbor() {
     let mut rig = Rig::new(ALL).await;
     for (interfaces, answer) in [(2, Ok(2)), (0, Err("NO_NEIGHBOR"))] {
         let mut client = RsvpClient::new(rig.channel.clone());
