@@ -215,23 +215,23 @@ mod tests {
     /// A UTCTime and a GeneralizedTime as the end of a validity.
     #[test]
     fn the_end_of_a_validity() {
-        let of = |tag: u8, end: &str| {
+        let parsed = |tag: u8, end: &str| {
             let begin = [&[UTC_TIME, 13], &b"200101000000Z"[..]].concat();
             let length = u8::try_from(end.len()).unwrap();
             not_after(&[&begin, &[tag, length][..], end.as_bytes()].concat())
         };
         // The numbers are those of `date -u -d … +%s`.
-        assert_eq!(of(UTC_TIME, "700101000000Z"), Some(0));
-        assert_eq!(of(UTC_TIME, "000229235959Z"), Some(951_868_799));
-        assert_eq!(of(UTC_TIME, "261123210000Z"), Some(1_795_467_600));
-        assert_eq!(of(UTC_TIME, "491231235959Z"), Some(2_524_607_999));
-        assert_eq!(of(UTC_TIME, "500101000000Z"), Some(0), "1950");
-        assert_eq!(of(GENERALIZED_TIME, "21000301000000Z"), Some(4_107_542_400));
-        assert_eq!(of(GENERALIZED_TIME, "99991231235959Z"), Some(253_402_300_799));
+        assert_eq!(parsed(UTC_TIME, "700101000000Z"), Some(0));
+        assert_eq!(parsed(UTC_TIME, "000229235959Z"), Some(951_868_799));
+        assert_eq!(parsed(UTC_TIME, "261123210000Z"), Some(1_795_467_600));
+        assert_eq!(parsed(UTC_TIME, "491231235959Z"), Some(2_524_607_999));
+        assert_eq!(parsed(UTC_TIME, "500101000000Z"), Some(0), "1950");
+        assert_eq!(parsed(GENERALIZED_TIME, "21000301000000Z"), Some(4_107_542_400));
+        assert_eq!(parsed(GENERALIZED_TIME, "99991231235959Z"), Some(253_402_300_799));
         for wrong in
             ["", "Z", "2611232100Z", "26112321000aZ", "261323210000Z", "260023210000Z", "261123210000"]
         {
-            assert_eq!(of(UTC_TIME, wrong), None, "{wrong}");
+            assert_eq!(parsed(UTC_TIME, wrong), None, "{wrong}");
         }
     }
 }

@@ -454,14 +454,14 @@ impl Sctp {
 
     fn arm(&mut self, key: AssociationId) {
         let Some(record) = self.table.get_mut(key) else { return };
-        let own = match &record.state {
+        let own_deadline = match &record.state {
             State::Opening { again, .. } => Some(*again),
             // Rounded up to a microsecond, so that the timer of sctp-proto is due at this time.
             State::Up { link, .. } => link.deadline().map(|due| {
                 Time::ZERO + due.saturating_duration_since(self.origin) + Duration::from_nanos(999)
             }),
         };
-        let deadline = [own, record.give_up_at(&self.config)].into_iter().flatten().min();
+        let deadline = [own_deadline, record.give_up_at(&self.config)].into_iter().flatten().min();
         self.wheel.cancel(&mut self.table, key.index());
         if let Some(deadline) = deadline {
             self.wheel.arm(&mut self.table, key.index(), deadline);

@@ -261,11 +261,11 @@ fn certificates(
         roots.add(anchor).map_err(|error| TlsConfigError::Anchor(error.to_string()))?;
     }
     let roots = Arc::new(roots);
-    let own = Arc::new(
+    let certified_key = Arc::new(
         CertifiedKey::from_der(chain, private_key(key)?, provider)
             .map_err(|e| TlsConfigError::Key(e.to_string()))?,
     );
-    let fingerprint = own_fingerprint(&own)?;
+    let fingerprint = own_fingerprint(&certified_key)?;
     let algorithms = provider.signature_verification_algorithms;
     let Revocation { lists, strict } = settings.revocation;
     let lists: Vec<CertificateRevocationListDer<'static>> =
@@ -277,7 +277,7 @@ fn certificates(
         .map_err(|e| TlsConfigError::Key(e.to_string()))?
         .dangerous() // names are checked by the authorised peer database, chains by the verifier
         .with_custom_certificate_verifier(servers.clone())
-        .with_client_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(own.clone())));
+        .with_client_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(certified_key.clone())));
     let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider.clone()).with_crls(lists);
     let verifier = if strict {
         verifier.enforce_revocation_expiration()
@@ -290,7 +290,7 @@ fn certificates(
         .with_protocol_versions(versions)
         .map_err(|e| TlsConfigError::Key(e.to_string()))?
         .with_client_cert_verifier(clients.clone())
-        .with_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(own)));
+        .with_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(certified_key)));
     Ok((client, server, fingerprint, Judge { servers, clients }))
 }
 
@@ -313,7 +313,7 @@ fn raw_keys(
         .ok_or_else(|| TlsConfigError::Key("its public key cannot be derived".to_owned()))?
         .into_owned();
     let fingerprint = crate::identity::fingerprint(&public);
-    let own = Arc::new(CertifiedKey::new(vec![CertificateDer::from(public.to_vec())], signer));
+    let certified_key = Arc::new(CertifiedKey::new(vec![CertificateDer::from(public.to_vec())], signer));
     let verifier = Arc::new(KnownKeys {
         keys: all(peers, "keys of peers", "PUBLIC KEY")?,
         algorithms: provider.signature_verification_algorithms,
@@ -324,12 +324,12 @@ fn raw_keys(
         .map_err(|e| TlsConfigError::Key(e.to_string()))?
         .dangerous() // raw keys are compared with the configured ones
         .with_custom_certificate_verifier(verifier.clone())
-        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(own.clone())));
+        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(certified_key.clone())));
     let server = ServerConfig::builder_with_details(provider.clone(), clock.clone())
         .with_protocol_versions(&[&TLS13])
         .map_err(|e| TlsConfigError::Key(e.to_string()))?
         .with_client_cert_verifier(verifier.clone())
-        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(own)));
+        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified_key)));
     Ok((client, server, fingerprint, Judge { servers: verifier.clone(), clients: verifier }))
 }
 

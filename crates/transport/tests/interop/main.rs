@@ -25,8 +25,8 @@ fn program(name: &str) -> Option<PathBuf> {
     match compiler.output() {
         Ok(output) if output.status.success() => Some(path),
         Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(said.contains("usrsctp"), "the peer's program is broken: {said}");
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(errors.contains("usrsctp"), "the peer's program is broken: {errors}");
             eprintln!("skipped: usrsctp is missing (Debian: libusrsctp-dev)");
             None
         }
@@ -41,7 +41,7 @@ struct Rig {
     sctp: Sctp,
     socket: UdpSocket,
     peer: Child,
-    said: BufReader<ChildStdout>,
+    output: BufReader<ChildStdout>,
     start: Instant,
 }
 
@@ -62,14 +62,14 @@ impl Rig {
         socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
         let ports = [free.port(), socket.local_addr().unwrap().port()].map(|port| port.to_string());
         let mut peer = Command::new(program).arg(role).args(ports).stdout(Stdio::piped()).spawn().unwrap();
-        let said = BufReader::new(peer.stdout.take().unwrap());
+        let output = BufReader::new(peer.stdout.take().unwrap());
         let sctp = Sctp::new(Config { port: Some(PORT), ..Config::default() }, [3; 32]);
-        Self { sctp, socket, peer, said, start: Instant::now() }
+        Self { sctp, socket, peer, output, start: Instant::now() }
     }
 
     fn next_line(&mut self) -> String {
         let mut line = String::new();
-        self.said.read_line(&mut line).unwrap();
+        self.output.read_line(&mut line).unwrap();
         line.trim().to_owned()
     }
 
@@ -148,11 +148,11 @@ fn usrsctp_accepts_echoes_and_gets_the_end() {
     let now = rig.now();
     rig.sctp.close(now, association);
     assert_eq!(rig.next(), (association, EventKind::Closed));
-    let mut said = rig.next_line();
-    while said.starts_with("up") || said.starts_with("message") {
-        said = rig.next_line();
+    let mut line = rig.next_line();
+    while line.starts_with("up") || line.starts_with("message") {
+        line = rig.next_line();
     }
-    assert_eq!(said, "end 0 0");
+    assert_eq!(line, "end 0 0");
 }
 
 /// The peer opens the association, this end answers on the same stream, and the peer ends the association.

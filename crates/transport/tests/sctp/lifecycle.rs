@@ -27,9 +27,9 @@ fn four_way_handshake() {
     };
     assert_eq!((*remote, *incoming), (SocketAddr::new(address(2), PORT), false));
     assert_eq!((*streams, *partial_reliability), (64, true));
-    let there = SocketAddr::new(address(1), local.port());
+    let client_end = SocketAddr::new(address(1), local.port());
     assert!(
-        matches!(net.last(1), Some(EventKind::Connected { remote, incoming: true, .. }) if *remote == there)
+        matches!(net.last(1), Some(EventKind::Connected { remote, incoming: true, .. }) if *remote == client_end)
     );
     assert_eq!(net.events[0][0].association, client);
 }
@@ -55,17 +55,17 @@ fn no_second_one_between_the_same_ports() {
 fn endpoints_of_one_node_are_told_apart_by_port_and_association() {
     let mut net = Net::new(&listening(), 3);
     net.connected();
-    let there = address(2);
+    let server = address(2);
     let to_port = net.log.iter().find(|(_, from, _)| *from == 0).unwrap().2.clone();
     let back = net.log.iter().find(|(_, from, _)| *from == 1).unwrap().2.clone();
     let other = Sctp::new(Config { port: Some(50_003), ..Config::default() }, [9; 32]);
-    assert!(net.nodes[1].is_addressee(address(1), there, &to_port));
-    assert!(net.nodes[0].is_addressee(there, address(1), &back), "an answer to the port that it chose");
-    assert!(!net.nodes[0].is_addressee(there, address(9), &back), "another association");
+    assert!(net.nodes[1].is_addressee(address(1), server, &to_port));
+    assert!(net.nodes[0].is_addressee(server, address(1), &back), "an answer to the port that it chose");
+    assert!(!net.nodes[0].is_addressee(server, address(9), &back), "another association");
     assert!(
-        !other.is_addressee(address(1), there, &to_port) && !other.is_addressee(there, address(1), &back)
+        !other.is_addressee(address(1), server, &to_port) && !other.is_addressee(server, address(1), &back)
     );
-    assert!(!net.nodes[1].is_addressee(address(1), there, &[0, 1, 1]), "too short");
+    assert!(!net.nodes[1].is_addressee(address(1), server, &[0, 1, 1]), "too short");
     let odd: Vec<u16> = (49_152..=u16::MAX).filter(|port| port % 2 == 1).collect();
     net.nodes[0].reserve_ports(odd);
     while net.nodes[0].poll_transmit().is_some() {}

@@ -60,9 +60,9 @@ fn streams_are_independent() {
     net.nodes[0].send(net.now, client, 0, message(99, 10), unordered).unwrap();
     net.run_until(|net| net.events[1].len() == 8);
     let order: Vec<_> = net.messages(1).iter().map(|(stream, octets)| (*stream, octets[7])).collect();
-    let of =
+    let received_of =
         |stream| order.iter().filter(|(s, n)| *s == stream && *n != 99).map(|(_, n)| *n).collect::<Vec<_>>();
-    assert_eq!((of(0), of(1)), (vec![0, 1, 2, 3], vec![11, 12, 13]));
+    assert_eq!((received_of(0), received_of(1)), (vec![0, 1, 2, 3], vec![11, 12, 13]));
     let place = |wanted| order.iter().position(|entry| *entry == wanted).unwrap();
     assert!(place((1, 13)) < place((0, 0)), "{order:?}");
     assert!(place((0, 99)) < place((0, 0)), "unordered does not wait: {order:?}");

@@ -43,7 +43,7 @@ fn mutual_with_certificates() {
 fn versions() {
     let ca = Ca::new();
     let leaf = ca.issue(&["a.example"]);
-    let of = |versions| TlsConfig::new(&TlsSettings { versions, ..settings(&leaf, &ca) }).unwrap();
+    let config = |versions| TlsConfig::new(&TlsSettings { versions, ..settings(&leaf, &ca) }).unwrap();
     for (client, server, expected) in [
         (Versions::Both, Versions::Both, Some(0x0304)),
         (Versions::Both, Versions::Only12, Some(0x0303)),
@@ -51,7 +51,7 @@ fn versions() {
         (Versions::Only13, Versions::Only12, None),
         (Versions::Only12, Versions::Only13, None),
     ] {
-        let mut pair = Pair::tls(&of(client), &of(server));
+        let mut pair = Pair::tls(&config(client), &config(server));
         pair.run();
         if expected.is_some() {
             assert_eq!((pair.client.tls_version(), pair.server.tls_version()), (expected, expected));
@@ -170,12 +170,12 @@ fn revoked_certificates_are_refused() {
                 .unwrap()
         };
         let accepts = |node: &TlsConfig, peer: &TlsConfig| {
-            let of = |client: &TlsConfig, server: &TlsConfig| {
+            let accepted = |client: &TlsConfig, server: &TlsConfig| {
                 let mut pair = Pair::tls(client, server);
                 pair.run();
                 failure(&mut pair.client).is_none() && failure(&mut pair.server).is_none()
             };
-            let both = [of(node, peer), of(peer, node)];
+            let both = [accepted(node, peer), accepted(peer, node)];
             assert_eq!(both[0], both[1], "the roles differ");
             both[0]
         };
