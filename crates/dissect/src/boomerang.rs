@@ -72,21 +72,21 @@ fn qos(qos: &Qos<'_>) -> Value {
 }
 
 fn options(options: &Options<'_>) -> Vec<Value> {
-    let one = |option: Known| match option {
+    let value_of = |option: Known| match option {
         Known::UserId(uid) => json!({ "user": uid.name(), "credential": hex(&uid.credential) }),
-        Known::Aggregation(one) => json!({
-            "address": one.address.to_string(),
-            "transaction": one.transaction,
-            "flow": flow(&one.flow),
-            "rate_bits_per_s": one.rate,
+        Known::Aggregation(option) => json!({
+            "address": option.address.to_string(),
+            "transaction": option.transaction,
+            "flow": flow(&option.flow),
+            "rate_bits_per_s": option.rate,
         }),
-        Known::Refusal(one) => json!({ "address": one.address.to_string(), "cause": one.cause }),
-        Known::Authentication(one) => {
-            let most = [one.most.forward, one.most.reverse];
-            json!({ "key": one.key, "time_us": one.time_us, "most_bits_per_s": most, "digest": hex(&one.digest) })
+        Known::Refusal(option) => json!({ "address": option.address.to_string(), "cause": option.cause }),
+        Known::Authentication(option) => {
+            let most = [option.most.forward, option.most.reverse];
+            json!({ "key": option.key, "time_us": option.time_us, "most_bits_per_s": most, "digest": hex(&option.digest) })
         }
-        Known::ReturnProof(one) => {
-            json!({ "node": one.node, "number": hex(&one.number.to_be_bytes()) })
+        Known::ReturnProof(option) => {
+            json!({ "node": option.node, "number": hex(&option.number.to_be_bytes()) })
         }
         Known::Note(note) => json!({ "text": note.text() }),
         Known::Nodes(nodes) => {
@@ -98,7 +98,7 @@ fn options(options: &Options<'_>) -> Vec<Value> {
         let mut all = Map::new();
         all.insert("option".into(), placed.option.kind().to_string().into());
         all.insert("flags".into(), placed.flags.into());
-        if let Value::Object(fields) = one(placed.option) {
+        if let Value::Object(fields) = value_of(placed.option) {
             all.extend(fields);
         }
         Value::Object(all)
@@ -149,17 +149,17 @@ pub(crate) fn describe(message: &Message<'_>) -> String {
     );
     let Some(body) = &message.body else { return text };
     // Writing to a String cannot fail.
-    let of = &body.flow.classifier;
+    let fields = &body.flow.classifier;
     let _ = write!(
         text,
         "\n  flow: {} port {} > {} port {}, protocol {}, tos {:#04x}",
-        of.src, of.src_port, of.dst, of.dst_port, of.protocol, of.tos
+        fields.src, fields.src_port, fields.dst, fields.dst_port, fields.protocol, fields.tos
     );
-    let of = &body.flow.mask;
+    let mask = &body.flow.mask;
     let _ = write!(
         text,
         "\n  mask: {} port {:#06x} > {} port {:#06x}, protocol {:#04x}, tos {:#04x}",
-        of.src, of.src_port, of.dst, of.dst_port, of.protocol, of.tos
+        mask.src, mask.src_port, mask.dst, mask.dst_port, mask.protocol, mask.tos
     );
     let _ = write!(text, "\n  qos: {}", qos(&body.qos));
     for option in options(&body.options) {

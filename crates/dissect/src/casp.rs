@@ -27,29 +27,29 @@ pub(crate) const fn is_stream(src: u16, dst: u16) -> bool {
 
 /// A message, and whether it has a Length Header.
 #[derive(Debug)]
-pub(crate) struct Read<'a> {
+pub(crate) struct Decoded<'a> {
     message: Message<'a>,
     framed: bool,
 }
 
 /// Reads a message. One whose first 32 bits are the number of all octets has a Length Header.
-pub(crate) fn parse(octets: &[u8]) -> Result<Read<'_>, String> {
+pub(crate) fn parse(octets: &[u8]) -> Result<Decoded<'_>, String> {
     let length = frame(octets, u32::MAX).ok().flatten();
     let framed = length == Some(octets.len());
     let message = if framed { octets.get(4..).unwrap_or_default() } else { octets };
     match Message::parse(message) {
-        Ok(message) => Ok(Read { message, framed }),
+        Ok(message) => Ok(Decoded { message, framed }),
         Err(error) => Err(error.to_string()),
     }
 }
 
 /// Encodes a decoded message again, in hexadecimal.
-pub(crate) fn reencode(read: &Read<'_>) -> Result<String, String> {
+pub(crate) fn reencode(decoded: &Decoded<'_>) -> Result<String, String> {
     let mut again = Vec::new();
-    let result = if read.framed {
-        framed(&mut again, |octets| read.message.encode(octets))
+    let result = if decoded.framed {
+        framed(&mut again, |octets| decoded.message.encode(octets))
     } else {
-        read.message.encode(&mut again)
+        decoded.message.encode(&mut again)
     };
     result.map(|()| hex(&again)).map_err(|error| format!("cannot be encoded again: {error}"))
 }
@@ -282,10 +282,10 @@ fn signaling(message: &Signaling<'_>) -> Value {
 }
 
 /// Returns a message as a JSON object.
-pub(crate) fn json(read: &Read<'_>) -> Value {
+pub(crate) fn json(decoded: &Decoded<'_>) -> Value {
     let mut all = Map::new();
-    all.insert("length_header".into(), read.framed.into());
-    let message = match &read.message {
+    all.insert("length_header".into(), decoded.framed.into());
+    let message = match &decoded.message {
         Message::Signaling(message) => signaling(message),
         Message::ScoutRequest(cookie) => json!({ "type": "scout_request", "scout_cookie_i": hex(cookie) }),
         Message::ScoutResponse { initiator, responder } => json!({
@@ -302,8 +302,8 @@ pub(crate) fn json(read: &Read<'_>) -> Value {
 
 /// Returns a message as text: a line for the header, then an indented line for each object. There is no line break at the
 /// end.
-pub(crate) fn describe(read: &Read<'_>) -> String {
-    let message = match &read.message {
+pub(crate) fn describe(decoded: &Decoded<'_>) -> String {
+    let message = match &decoded.message {
         Message::ScoutRequest(cookie) => {
             return format!("CASP Scout Request\n  SCOUT_COOKIE_I: {}", hex(cookie));
         }

@@ -271,7 +271,7 @@ impl<W: Write> Printer<'_, W> {
 
     /// Prints one RSVP message.
     fn rsvp(&mut self, source: &Source<'_>, octets: &[u8]) -> Result<(), Error> {
-        let read = rsvp::Seen::parse(octets).map_err(|error| error.to_string());
+        let read = rsvp::Decoded::parse(octets).map_err(|error| error.to_string());
         let functions = Functions { reencode: rsvp::reencode, json: rsvp::json, text: rsvp::describe };
         self.other(source, octets, ("RSVP", "rsvp"), read, functions)
     }

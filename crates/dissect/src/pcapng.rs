@@ -25,7 +25,7 @@ pub(crate) struct Blocks<R: Read> {
 }
 
 /// Octets of a packet, and where they come from.
-struct Found {
+struct BlockPacket {
     interface: u32,
     /// Units of the interface's clock; `None`: the block has no time.
     time: Option<u64>,
@@ -77,14 +77,14 @@ impl<R: Read> core::fmt::Debug for Blocks<R> {
 }
 
 /// Reads what stands before the octets of a packet.
-fn read(r: &mut Reader<'_>, kind: u32, little: bool) -> Option<Found> {
+fn read(r: &mut Reader<'_>, kind: u32, little: bool) -> Option<BlockPacket> {
     let mut word = || {
         let octets = r.array::<4>().ok()?;
         Some(if little { u32::from_le_bytes(octets) } else { u32::from_be_bytes(octets) })
     };
     if kind == SIMPLE_PACKET {
         let original = word()?;
-        return Some(Found { interface: 0, time: None, captured: original, original });
+        return Some(BlockPacket { interface: 0, time: None, captured: original, original });
     }
     let first = word()?;
     // The older block has 16 bits of the interface and 16 of a count of drops.
@@ -95,7 +95,7 @@ fn read(r: &mut Reader<'_>, kind: u32, little: bool) -> Option<Found> {
     };
     let (high, low) = (word()?, word()?);
     let (captured, original) = (word()?, word()?);
-    Some(Found { interface, time: Some(u64::from(high) << 32 | u64::from(low)), captured, original })
+    Some(BlockPacket { interface, time: Some(u64::from(high) << 32 | u64::from(low)), captured, original })
 }
 
 /// The time of an interface's clock since 1970: microseconds, if it does not say otherwise.

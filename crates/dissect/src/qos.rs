@@ -11,7 +11,7 @@ use signalbox_wire::hex;
 
 /// Returns the names of the flags that are set, those of the message's type first.
 fn flags(message: &Message<'_>) -> Vec<&'static str> {
-    let own: &[_] = match message.kind {
+    let flags: &[_] = match message.kind {
         MessageType::RESERVE => &[(MessageFlags::REPLACE, "REPLACE"), (MessageFlags::TEAR, "TEAR")],
         MessageType::QUERY => &[(MessageFlags::RESERVE_INIT, "RESERVE-INIT")],
         _ => &[],
@@ -22,9 +22,9 @@ fn flags(message: &Message<'_>) -> Vec<&'static str> {
         (GenericFlags::ACK_REQ, "ACK-REQ"),
         (GenericFlags::BREAK, "BREAK"),
     ];
-    let own = own.iter().filter(|(flag, _)| message.flags.contains(*flag)).map(|(_, name)| *name);
+    let flags = flags.iter().filter(|(flag, _)| message.flags.contains(*flag)).map(|(_, name)| *name);
     let generic = generic.iter().filter(|(flag, _)| message.generic.contains(*flag)).map(|(_, name)| *name);
-    own.chain(generic).collect()
+    flags.chain(generic).collect()
 }
 
 /// The fields that classify packets, by the letters of RFC 5974 §5.1.3.5.

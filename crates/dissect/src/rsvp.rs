@@ -18,7 +18,7 @@ type Fields = Vec<(&'static str, Value)>;
 
 /// A message to be printed: one that a node takes or refuses, or one that it drops for an unknown object, as those of RSVP-TE
 /// (RFC 3209) are.
-pub(crate) struct Seen<'a> {
+pub(crate) struct Decoded<'a> {
     message: Result<Message<'a>, Dropped<'a>>,
 }
 
@@ -31,7 +31,7 @@ struct Dropped<'a> {
     why: DecodeError,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> Decoded<'a> {
     /// Reads a message that fills `octets`.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl<'a> Seen<'a> {
 }
 
 /// Encodes a decoded message again, in hexadecimal. Of a message that a node drops, nothing is decoded, and its octets are copied.
-pub(crate) fn reencode(message: &Seen<'_>) -> Result<String, String> {
+pub(crate) fn reencode(message: &Decoded<'_>) -> Result<String, String> {
     let message = match &message.message {
         Ok(message) => message,
         Err(dropped) => return Ok(hex(dropped.octets)),
@@ -81,7 +81,7 @@ pub(crate) fn reencode(message: &Seen<'_>) -> Result<String, String> {
 }
 
 /// Returns an RSVP message (RFC 2205 §3.1) as a JSON object.
-pub(crate) fn json(message: &Seen<'_>) -> Value {
+pub(crate) fn json(message: &Decoded<'_>) -> Value {
     let objects: Vec<Value> = message
         .objects()
         .map(|object| {
@@ -95,7 +95,7 @@ pub(crate) fn json(message: &Seen<'_>) -> Value {
         .collect();
     let inside: Vec<Value> = message
         .sub_messages()
-        .map(|octets| match Seen::parse(octets) {
+        .map(|octets| match Decoded::parse(octets) {
             Ok(message) => json(&message),
             Err(error) => json!({ "error": error.to_string(), "octets": hex(octets) }),
         })
@@ -130,14 +130,14 @@ pub(crate) fn json(message: &Seen<'_>) -> Value {
 
 /// Returns an RSVP message as text: a line for the header, then one indented line for each object. The messages of a
 /// Bundle are indented further. There is no line break at the end.
-pub(crate) fn describe(message: &Seen<'_>) -> String {
+pub(crate) fn describe(message: &Decoded<'_>) -> String {
     let mut text = String::new();
     write(&mut text, message, 0);
     text.truncate(text.trim_end().len());
     text
 }
 
-fn write(text: &mut String, message: &Seen<'_>, depth: usize) {
+fn write(text: &mut String, message: &Decoded<'_>, depth: usize) {
     let (kind, flags, ttl, octets) = message.head();
     let unsummed = if octets.get(2..4) == Some(&[0, 0]) { ", no checksum" } else { "" };
     let octets = octets.len();
@@ -158,7 +158,7 @@ fn write(text: &mut String, message: &Seen<'_>, depth: usize) {
     }
     for octets in message.sub_messages() {
         let _ = write!(text, "{:1$}", "", depth + 2);
-        match Seen::parse(octets) {
+        match Decoded::parse(octets) {
             Ok(message) => write(text, &message, depth + 2),
             Err(error) => {
                 let _ = writeln!(text, "not understood: {error}: {}", hex(octets));

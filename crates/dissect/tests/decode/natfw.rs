@@ -8,7 +8,7 @@ use crate::support::*;
 
 /// A GIST Data message with this NATFW message in it, as a line. Most are those of `docs/wire/natfw.md`.
 fn line(text: &str) -> String {
-    carried(NslpId::NATFW, &octets(text))
+    in_gist_data(NslpId::NATFW, &octets(text))
 }
 
 const EXTERNAL: &str = "02800000 000c0001 0000012c 00120001 00000009 000f0001 00020001 00110001 0a0b0c0d \

@@ -12,7 +12,7 @@ use crate::support::*;
 fn line(message: &Message<'_>) -> String {
     let mut octets = Vec::new();
     message.encode(&mut Writer::new(&mut octets)).unwrap();
-    carried(NslpId::QOS, &octets)
+    in_gist_data(NslpId::QOS, &octets)
 }
 
 const QSPEC: &str = "0000100e 80000008 c0010005 461c4000 44fa0000 7f800000 000000c8 000000c8 000e0001 09000000 \
@@ -95,10 +95,10 @@ fn damaged() {
     let (values, _) = json(reserve(&[0x10, 0, 0, 0]).as_bytes());
     let data = values[0]["objects"].as_array().unwrap().last().unwrap();
     assert_eq!(data["qos"]["qspec"]["octets"], "10000000");
-    let (text, summary) = run(carried(NslpId::QOS, &[9, 9, 9, 9]).as_bytes(), TEXT);
+    let (text, summary) = run(in_gist_data(NslpId::QOS, &[9, 9, 9, 9]).as_bytes(), TEXT);
     assert!(text.contains("no QoS NSLP message (Msg Type at offset 0"), "{text}");
     assert_eq!(summary.failed, 0, "GIST was understood");
-    let (values, _) = json(carried(NslpId::QOS, &[9, 9, 9, 9]).as_bytes());
+    let (values, _) = json(in_gist_data(NslpId::QOS, &[9, 9, 9, 9]).as_bytes());
     assert!(values[0]["objects"].as_array().unwrap().last().unwrap()["qos_error"].is_string());
 }
 

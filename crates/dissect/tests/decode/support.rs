@@ -26,7 +26,7 @@ pub(crate) fn run(input: &[u8], options: Options) -> (String, Summary) {
 }
 
 /// A GIST Data message of an application with these octets in it, as a line.
-pub(crate) fn carried(nslp: NslpId, octets: &[u8]) -> String {
+pub(crate) fn in_gist_data(nslp: NslpId, octets: &[u8]) -> String {
     let ping = parse_hex(DATA).unwrap();
     let ping = gist::Message::parse(&ping, gist::Encapsulation::Association).unwrap();
     let mut data = gist::Message::new(gist::MessageType::DATA, nslp, 3);
