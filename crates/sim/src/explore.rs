@@ -209,16 +209,16 @@ impl<'a, M: Model> Run<'a, M> {
         let now = self.sim.now();
         let message = |at: usize| {
             let Some(held) = self.sim.messages().get(at) else { return String::new() };
-            let what = match held.kind() {
+            let name = match held.kind() {
                 Some(Kind::Packet(packet)) => self.model.name(packet),
-                Some(Kind::Stream(what, octets)) => format!("TCP {what} ({octets})"),
+                Some(Kind::Stream(name, octets)) => format!("TCP {name} ({octets})"),
                 None => String::new(),
             };
             let HeldId { from, number, copy } = held.id;
             let [late, copy] =
                 [(held.late, ", late"), (copy > 0, ", copy")].map(|(is, word)| if is { word } else { "" });
             format!(
-                "message {number} of {} to {}{late}{copy}: {what}",
+                "message {number} of {} to {}{late}{copy}: {name}",
                 self.sim.name(from),
                 self.sim.name(held.to)
             )
@@ -255,9 +255,9 @@ pub fn explore<M: Model>(model: &M, bounds: Bounds) -> Result<Explored, Broken> 
     let mut visited = HashSet::new();
     let mut path: Vec<Taken> = Vec::new();
     loop {
-        let one =
+        let explored_run =
             catch_unwind(AssertUnwindSafe(|| extend(model, bounds, &mut path, &mut visited, &mut explored)));
-        if let Err(promise) = one.unwrap_or_else(|panic| Err(said(&*panic))) {
+        if let Err(promise) = explored_run.unwrap_or_else(|panic| Err(panic_text(&*panic))) {
             return Err(Broken { promise, run: replay(model, bounds, &path) });
         }
         explored.depth = explored.depth.max(path.len());
@@ -322,7 +322,7 @@ fn replay<M: Model>(model: &M, bounds: Bounds, path: &[Taken]) -> Vec<String> {
     lines
 }
 
-fn said(panic: &(dyn Any + Send)) -> String {
+fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned()
 }

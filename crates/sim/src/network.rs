@@ -78,7 +78,7 @@ impl Link {
 
 /// Next step of a packet at a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum NextStep {
     /// The node itself is the destination.
     Local,
     /// The packet leaves by this link, from this end of it.
@@ -252,15 +252,15 @@ impl Network {
 
     pub(crate) fn interfaces(&self, node: NodeId) -> Vec<Interface> {
         let host = &self.hosts[node.at()];
-        let mut own = vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
-        own.extend(&host.extra);
+        let mut addresses = vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+        addresses.extend(&host.extra);
         let loopback = Interface {
             ifindex: LOOPBACK,
             name: "lo".to_owned(),
             up: true,
             mtu: LOOPBACK_MTU,
             tunnel: false,
-            addresses: own,
+            addresses,
         };
         let ports = host.ports.iter().enumerate().map(|(position, port)| {
             let link_local = 0xfe80 << 112 | u128::from(node.0) << 16 | (position as u128 + 1);
@@ -283,10 +283,10 @@ impl Network {
     /// The next step of a packet to `dst` at `node`. It is the node itself, else the longest prefix among the
     /// routes that were set, else a link whose net contains `dst`, else the shortest path to the owner of
     /// `dst`.
-    pub(crate) fn way(&mut self, node: NodeId, dst: IpAddr) -> Result<Way, NoRoute> {
+    pub(crate) fn next_step(&mut self, node: NodeId, dst: IpAddr) -> Result<NextStep, NoRoute> {
         let owner = self.owners.get(&dst).copied();
         if owner == Some(node) || dst.is_loopback() {
-            return Ok(Way::Local);
+            return Ok(NextStep::Local);
         }
         let host = &self.hosts[node.at()];
         let set = host.routes.iter().filter(|(prefix, hop)| {
@@ -294,7 +294,7 @@ impl Network {
         });
         match set.max_by_key(|(prefix, _)| prefix.len) {
             Some((_, NextHop::Link(link))) => {
-                return Ok(Way::Out { link: *link, end: self.end_of(*link, node) });
+                return Ok(NextStep::Out { link: *link, end: self.end_of(*link, node) });
             }
             Some((_, NextHop::Unreachable)) => return Err(NoRoute::Unreachable),
             Some((_, NextHop::Prohibited)) => return Err(NoRoute::Prohibited),
@@ -305,7 +305,7 @@ impl Network {
             .iter()
             .find(|p| self.is_up(p.link) && self.address_on(p.link, 1 - p.end, family_of(dst)) == dst);
         if let Some(port) = on_link {
-            return Ok(Way::Out { link: port.link, end: port.end });
+            return Ok(NextStep::Out { link: port.link, end: port.end });
         }
         let owner = owner.ok_or(NoRoute::Unreachable)?;
         if self.paths[owner.at()].is_none() {
@@ -313,7 +313,7 @@ impl Network {
         }
         let position = self.paths[owner.at()].as_ref().map_or(NO_PATH, |p| p[node.at()]);
         let port = self.hosts[node.at()].ports.get(position as usize).ok_or(NoRoute::Unreachable)?;
-        Ok(Way::Out { link: port.link, end: port.end })
+        Ok(NextStep::Out { link: port.link, end: port.end })
     }
 
     /// The answer to a node's question.
@@ -335,13 +335,13 @@ impl Network {
         answer
     }
 
-    /// [`Network::way`] in the form of the kernel's answer.
+    /// [`Network::next_step`] in the form of the kernel's answer.
     pub(crate) fn route(&mut self, node: NodeId, dst: IpAddr) -> Result<Route, NoRoute> {
-        Ok(match self.way(node, dst)? {
-            Way::Local => {
+        Ok(match self.next_step(node, dst)? {
+            NextStep::Local => {
                 Route { ifindex: LOOPBACK, src: dst, gateway: None, mtu: LOOPBACK_MTU, local: true }
             }
-            Way::Out { link, end } => {
+            NextStep::Out { link, end } => {
                 let family = family_of(dst);
                 let peer = self.address_on(link, 1 - end, family);
                 Route {

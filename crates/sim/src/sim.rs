@@ -18,11 +18,11 @@ use signalbox_core::traffic::{Reservation, ReservationId, ReserveError};
 use signalbox_core::{Entry, EntryRequest, IfIndex, Random, Time};
 
 use crate::config::{LinkConfig, LinkId, NodeId};
-use crate::network::{Network, Way};
+use crate::network::{Network, NextStep};
 use crate::packet::{Captured, Packet};
 use crate::seed::{Purpose, seed_from_environment, stream};
 use crate::stream::Streams;
-use event::{Queued, What};
+use event::{Occurrence, Queued};
 use hold::Hold;
 pub(crate) use hold::{Held, HeldId, Kind};
 use multicast::Multicast;
@@ -333,7 +333,7 @@ impl<N: NodeEngine> Sim<N> {
     /// Injects a packet that arrives at `to` by this link now.
     pub fn inject(&mut self, link: LinkId, to: NodeId, packet: Packet) {
         let end = self.network.end_of(link, to);
-        self.enqueue(self.now, What::Arrival { link, end, packet });
+        self.enqueue(self.now, Occurrence::Arrival { link, end, packet });
     }
 
     /// Sends a packet from a node, as any program on that node could do.
@@ -351,7 +351,7 @@ impl<N: NodeEngine> Sim<N> {
     /// It returns the reason why the packet would not arrive; [`NoRoute::Failed`] for a routing loop.
     pub fn path(&mut self, from: NodeId, dst: IpAddr) -> Result<Vec<(NodeId, LinkId)>, NoRoute> {
         let (mut at, mut path) = (from, Vec::new());
-        while let Way::Out { link, end } = self.network.way(at, dst)? {
+        while let NextStep::Out { link, end } = self.network.next_step(at, dst)? {
             if path.len() >= self.nodes.len() {
                 return Err(NoRoute::Failed);
             }
@@ -453,10 +453,15 @@ impl<N: NodeEngine> Sim<N> {
     /// Calls [`Sim::wait`] for an event that must happen.
     ///
     /// # Panics
-    /// It panics if the event does not happen within `limit`; the message contains `what`, the time and the
+    /// It panics if the event does not happen within `limit`; the message contains `event`, the time and the
     /// seed.
-    pub fn expect(&mut self, what: &str, limit: Duration, done: impl FnMut(&Self) -> bool) {
-        assert!(self.wait(limit, done), "{what}: not within {limit:?}, at {} (seed {})", self.now, self.seed);
+    pub fn expect(&mut self, event: &str, limit: Duration, done: impl FnMut(&Self) -> bool) {
+        assert!(
+            self.wait(limit, done),
+            "{event}: not within {limit:?}, at {} (seed {})",
+            self.now,
+            self.seed
+        );
     }
 
     fn run(&mut self, end: Time, mut done: impl FnMut(&Self) -> bool) -> bool {
@@ -466,9 +471,9 @@ impl<N: NodeEngine> Sim<N> {
             return true;
         }
         while self.queue.peek().is_some_and(|q| q.at <= end) {
-            let Some(Queued { at, what, .. }) = self.queue.pop() else { break };
+            let Some(Queued { at, event, .. }) = self.queue.pop() else { break };
             self.now = at;
-            if self.step(what) {
+            if self.step(event) {
                 self.steps += 1;
                 let limit = self.step_limit;
                 assert!(self.steps - first <= limit, "{limit} steps and no end at {at} (seed {})", self.seed);

@@ -16,10 +16,10 @@ use crate::stream::StreamEvent;
 pub(super) struct Queued {
     pub(super) at: Time,
     pub(super) order: u64,
-    pub(super) what: What,
+    pub(super) event: Occurrence,
 }
 
-pub(super) enum What {
+pub(super) enum Occurrence {
     Arrival {
         link: LinkId,
         end: usize,

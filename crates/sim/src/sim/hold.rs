@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use signalbox_core::Time;
 use signalbox_core::node::{NodeEngine, StreamError};
 
-use super::{Sim, What};
+use super::{Occurrence, Sim};
 use crate::config::NodeId;
 use crate::packet::Packet;
 use crate::stream::{Signal, StreamEvent};
@@ -27,7 +27,7 @@ pub(crate) struct Held {
     pub(crate) fresh: bool,
     /// Time has passed since it was sent.
     pub(crate) late: bool,
-    what: What,
+    event: Occurrence,
 }
 
 /// What a held message is.
@@ -39,9 +39,9 @@ pub(crate) enum Kind<'a> {
 
 impl Held {
     pub(crate) const fn kind(&self) -> Option<Kind<'_>> {
-        match &self.what {
-            What::Arrival { packet, .. } => Some(Kind::Packet(packet)),
-            What::Stream { event: StreamEvent::Arrive { signal, .. }, .. } => Some(match signal {
+        match &self.event {
+            Occurrence::Arrival { packet, .. } => Some(Kind::Packet(packet)),
+            Occurrence::Stream { event: StreamEvent::Arrive { signal, .. }, .. } => Some(match signal {
                 Signal::Syn => Kind::Stream("SYN", 0),
                 Signal::SynAck => Kind::Stream("SYN and ACK", 0),
                 Signal::Refusal => Kind::Stream("refusal", 0),
@@ -57,8 +57,10 @@ impl Held {
 
     /// The connection and the end of a stream's signal.
     const fn stream(&self) -> Option<(u64, usize)> {
-        match &self.what {
-            What::Stream { connection, event: StreamEvent::Arrive { to, .. } } => Some((*connection, *to)),
+        match &self.event {
+            Occurrence::Stream { connection, event: StreamEvent::Arrive { to, .. } } => {
+                Some((*connection, *to))
+            }
             _ => None,
         }
     }
@@ -76,10 +78,10 @@ pub(super) struct Hold {
 }
 
 impl Hold {
-    fn received(&mut self, node: NodeId, what: impl Hash) {
+    fn received(&mut self, node: NodeId, event: impl Hash) {
         if let Some(hash) = self.received.get_mut(node.at()) {
             let mut hasher = DefaultHasher::new();
-            (*hash, what).hash(&mut hasher);
+            (*hash, event).hash(&mut hasher);
             *hash = hasher.finish();
         }
     }
@@ -92,7 +94,7 @@ impl<N: NodeEngine> Sim<N> {
         let (nodes, now) = (self.nodes.len(), self.now);
         self.hold = Some(Hold { sent: vec![0; nodes], received: vec![0; nodes], ..Hold::default() });
         for queued in core::mem::take(&mut self.queue).into_sorted_vec().into_iter().rev() {
-            self.enqueue(queued.at, queued.what);
+            self.enqueue(queued.at, queued.event);
         }
         self.settle(now);
     }
@@ -104,32 +106,32 @@ impl<N: NodeEngine> Sim<N> {
     /// Ends [`Sim::hold`]: the held messages arrive, the oldest first.
     pub(crate) fn unhold(&mut self) {
         for message in self.hold.take().into_iter().flat_map(|hold| hold.messages) {
-            self.enqueue(self.now, message.what);
+            self.enqueue(self.now, message.event);
         }
     }
 
     /// Takes an event that is a message on its way. Answers of kernels are not held: they come at once.
-    pub(super) fn held(&mut self, what: What) -> Option<What> {
-        let Some(hold) = &mut self.hold else { return Some(what) };
-        let (from, to) = match &what {
-            What::Arrival { link, end, .. } => {
+    pub(super) fn held(&mut self, event: Occurrence) -> Option<Occurrence> {
+        let Some(hold) = &mut self.hold else { return Some(event) };
+        let (from, to) = match &event {
+            Occurrence::Arrival { link, end, .. } => {
                 let link = self.network.link(*link);
                 (link.node(1 - end), link.node(*end))
             }
-            What::Stream { connection, event: StreamEvent::Arrive { to, signal } }
+            Occurrence::Stream { connection, event: StreamEvent::Arrive { to, signal } }
                 if !matches!(signal, Signal::Credit(_)) =>
             {
                 let nodes = self.streams.get(*connection).map(|both| both.nodes);
-                let Some([Some(first), Some(second)]) = nodes else { return Some(what) };
+                let Some([Some(first), Some(second)]) = nodes else { return Some(event) };
                 if *to == 0 { (second, first) } else { (first, second) }
             }
-            _ => return Some(what),
+            _ => return Some(event),
         };
-        let Some(number) = hold.sent.get_mut(from.at()) else { return Some(what) };
+        let Some(number) = hold.sent.get_mut(from.at()) else { return Some(event) };
         *number += 1;
         let id = HeldId { from, number: *number, copy: 0 };
         let at = hold.messages.partition_point(|held| held.id < id);
-        hold.messages.insert(at, Held { id, to, fresh: true, late: false, what });
+        hold.messages.insert(at, Held { id, to, fresh: true, late: false, event });
         None
     }
 
@@ -195,11 +197,11 @@ impl<N: NodeEngine> Sim<N> {
     /// Sends a packet twice. Returns false for a stream's signal, which cannot be doubled.
     pub(crate) fn double(&mut self, at: usize) -> bool {
         let Some(held) = self.message(at) else { return false };
-        let What::Arrival { link, end, packet } = &held.what else { return false };
-        let what = What::Arrival { link: *link, end: *end, packet: packet.clone() };
+        let Occurrence::Arrival { link, end, packet } = &held.event else { return false };
+        let event = Occurrence::Arrival { link: *link, end: *end, packet: packet.clone() };
         let id = HeldId { copy: 1, ..held.id };
         held.fresh = false;
-        let copy = Held { id, to: held.to, fresh: false, late: false, what };
+        let copy = Held { id, to: held.to, fresh: false, late: false, event };
         if let Some(hold) = &mut self.hold {
             hold.messages.insert(at + 1, copy);
         }
@@ -213,7 +215,7 @@ impl<N: NodeEngine> Sim<N> {
         if let Some(hold) = &mut self.hold {
             hold.received(held.to, (now, held.id));
         }
-        self.steps += u64::from(self.step(held.what));
+        self.steps += u64::from(self.step(held.event));
         self.settle(now);
     }
 
@@ -229,11 +231,15 @@ impl<N: NodeEngine> Sim<N> {
 
     /// Time of the next event that is not a held message, at most `end`.
     pub(crate) fn next_event(&self, end: Time) -> Option<Time> {
-        let up_to_date = |what: &What, at: Time| match what {
-            What::Timer { node } => self.nodes[node.at()].timer == Some(at),
+        let up_to_date = |event: &Occurrence, at: Time| match event {
+            Occurrence::Timer { node } => self.nodes[node.at()].timer == Some(at),
             _ => true,
         };
-        self.queue.iter().filter(|one| one.at <= end && up_to_date(&one.what, one.at)).map(|one| one.at).min()
+        self.queue
+            .iter()
+            .filter(|one| one.at <= end && up_to_date(&one.event, one.at))
+            .map(|one| one.at)
+            .min()
     }
 
     /// Lets time pass until `at`. What is still on its way is late then.

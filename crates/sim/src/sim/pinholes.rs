@@ -8,7 +8,7 @@ use signalbox_core::node::{NodeEngine, Prefix};
 use signalbox_core::pinhole::{Endpoint, Pinhole, PinholeError, PinholeId, Verdict};
 use signalbox_core::traffic::FlowFilter;
 
-use super::{Sim, What};
+use super::{Occurrence, Sim};
 use crate::config::NodeId;
 use crate::packet::Packet;
 
@@ -153,7 +153,7 @@ impl<N: NodeEngine> Sim<N> {
             };
             let result = state.pinholes.open(now, id, pinhole, until);
             let incarnation = state.incarnation;
-            self.enqueue(now, What::PinholeOpened { node, incarnation, id, result });
+            self.enqueue(now, Occurrence::PinholeOpened { node, incarnation, id, result });
         }
     }
 

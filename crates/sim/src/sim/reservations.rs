@@ -3,7 +3,7 @@
 use signalbox_core::node::NodeEngine;
 use signalbox_core::traffic::{Reservation, ReservationId, ReserveError};
 
-use super::{Sim, What};
+use super::{Occurrence, Sim};
 use crate::config::NodeId;
 
 impl<N: NodeEngine> Sim<N> {
@@ -30,7 +30,7 @@ impl<N: NodeEngine> Sim<N> {
             if result.is_ok() {
                 state.reservations.insert(id, reservation);
             }
-            self.enqueue(self.now, What::Reserved { node, incarnation, id, result });
+            self.enqueue(self.now, Occurrence::Reserved { node, incarnation, id, result });
         }
     }
 }

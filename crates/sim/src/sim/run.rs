@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use signalbox_core::node::{Input, NodeEngine, Output, Prefix, StreamError, StreamKind, TransmitError};
 use signalbox_core::{Entry, EntryRequest, IfIndex, Intercept, Reach, Through, Time, Towards};
 
-use super::streams::Act;
-use super::{Boot, Happened, Queued, Sim, What};
+use super::streams::StreamRequest;
+use super::{Boot, Happened, Occurrence, Queued, Sim};
 use crate::config::{Impairment, LinkId, NodeId};
-use crate::network::{RouteChange, Way, family_of};
+use crate::network::{NextStep, RouteChange, family_of};
 use crate::packet::{Captured, Fate, Packet};
 use crate::seed::{Purpose, stream};
 
@@ -42,11 +42,11 @@ impl<N: NodeEngine> Sim<N> {
     }
 
     /// Handles one event; returns false if the event was out of date.
-    pub(super) fn step(&mut self, what: What) -> bool {
-        match what {
-            What::Arrival { link, end, packet } => self.arrive(link, end, packet),
-            What::Loop { node, packet } => self.deliver(node, IfIndex(1), &packet),
-            What::Timer { node } => {
+    pub(super) fn step(&mut self, event: Occurrence) -> bool {
+        match event {
+            Occurrence::Arrival { link, end, packet } => self.arrive(link, end, packet),
+            Occurrence::Loop { node, packet } => self.deliver(node, IfIndex(1), &packet),
+            Occurrence::Timer { node } => {
                 let state = &mut self.nodes[node.at()];
                 if state.timer != Some(self.now) {
                     return false;
@@ -54,21 +54,21 @@ impl<N: NodeEngine> Sim<N> {
                 state.timer = None;
                 self.drive(node, Input::Timer);
             }
-            What::Lookup { node, incarnation, id, query } => {
+            Occurrence::Lookup { node, incarnation, id, query } => {
                 if self.nodes[node.at()].incarnation != incarnation {
                     return false;
                 }
                 let result = self.network.lookup(node, &query);
                 self.drive(node, Input::Route { id, result });
             }
-            What::Multicast { node, incarnation, group, source } => {
+            Occurrence::Multicast { node, incarnation, group, source } => {
                 if self.nodes[node.at()].incarnation != incarnation {
                     return false;
                 }
                 self.report_multicast(node, group, source);
             }
-            What::Stream { connection, event } => self.stream_event(connection, event),
-            What::ListenFailed { node, incarnation, port } => {
+            Occurrence::Stream { connection, event } => self.stream_event(connection, event),
+            Occurrence::ListenFailed { node, incarnation, port } => {
                 if self.nodes[node.at()].incarnation != incarnation {
                     return false;
                 }
@@ -77,25 +77,25 @@ impl<N: NodeEngine> Sim<N> {
                     Input::ListenFailed { kind: StreamKind::Tcp, port, error: StreamError::AddressInUse },
                 );
             }
-            What::Reserved { node, incarnation, id, result } => {
+            Occurrence::Reserved { node, incarnation, id, result } => {
                 if self.nodes[node.at()].incarnation != incarnation {
                     return false;
                 }
                 self.drive(node, Input::Reserved { id, result });
             }
-            What::PinholeOpened { node, incarnation, id, result } => {
+            Occurrence::PinholeOpened { node, incarnation, id, result } => {
                 if self.nodes[node.at()].incarnation != incarnation {
                     return false;
                 }
                 self.drive(node, Input::PinholeOpened { id, result });
             }
-            What::FlowFound { node, incarnation, id } => {
+            Occurrence::FlowFound { node, incarnation, id } => {
                 if self.nodes[node.at()].incarnation != incarnation {
                     return false;
                 }
                 self.drive(node, Input::FlowFound { id, translation: None });
             }
-            What::Failure { node, incarnation, entry, dst, error } => {
+            Occurrence::Failure { node, incarnation, entry, dst, error } => {
                 if self.nodes[node.at()].incarnation != incarnation {
                     return false;
                 }
@@ -105,10 +105,10 @@ impl<N: NodeEngine> Sim<N> {
         true
     }
 
-    pub(super) fn enqueue(&mut self, at: Time, what: What) {
-        let Some(what) = self.held(what) else { return };
+    pub(super) fn enqueue(&mut self, at: Time, event: Occurrence) {
+        let Some(event) = self.held(event) else { return };
         self.queued += 1;
-        self.queue.push(Queued { at, order: self.queued, what });
+        self.queue.push(Queued { at, order: self.queued, event });
     }
 
     /// Gives an input to a running engine and executes its outputs.
@@ -117,7 +117,7 @@ impl<N: NodeEngine> Sim<N> {
         engine.handle(self.now, input);
         let mut sent = Vec::new();
         let mut asked = Vec::new();
-        let mut acts = Vec::new();
+        let mut requests = Vec::new();
         let mut reserved = Vec::new();
         let mut pinholes = Vec::new();
         let mut sought = Vec::new();
@@ -143,14 +143,18 @@ impl<N: NodeEngine> Sim<N> {
                 Output::ClosePinhole { id } => pinholes.push((id, None)),
                 Output::FindFlow { id, .. } => sought.push(id),
                 Output::Event(event) => self.happened.push(Happened { at: self.now, node, event }),
-                Output::StreamListen { kind, port } => acts.push(Act::Listen(tcp(kind, port))),
+                Output::StreamListen { kind, port } => requests.push(StreamRequest::Listen(tcp(kind, port))),
                 Output::StreamOpen { stream, kind, local, peer } => {
-                    acts.push(Act::Open(stream, local, tcp(kind, peer)));
+                    requests.push(StreamRequest::Open(stream, local, tcp(kind, peer)));
                 }
-                Output::StreamWrite { stream, octets } => acts.push(Act::Write(stream, octets.to_vec())),
+                Output::StreamWrite { stream, octets } => {
+                    requests.push(StreamRequest::Write(stream, octets.to_vec()));
+                }
                 Output::StreamMessage { .. } => tcp(StreamKind::Sctp, ()),
-                Output::StreamRead { stream, on } => acts.push(Act::Read(stream, on)),
-                Output::StreamClose { stream, abort } => acts.push(Act::Close { stream, abort }),
+                Output::StreamRead { stream, on } => requests.push(StreamRequest::Read(stream, on)),
+                Output::StreamClose { stream, abort } => {
+                    requests.push(StreamRequest::Close { stream, abort });
+                }
             }
             outputs += 1;
             assert!(
@@ -167,11 +171,11 @@ impl<N: NodeEngine> Sim<N> {
         if state.timer != deadline {
             state.timer = deadline;
             if let Some(at) = deadline {
-                self.enqueue(at, What::Timer { node });
+                self.enqueue(at, Occurrence::Timer { node });
             }
         }
         for (id, query) in asked {
-            self.enqueue(self.now + self.lookup_delay, What::Lookup { node, incarnation, id, query });
+            self.enqueue(self.now + self.lookup_delay, Occurrence::Lookup { node, incarnation, id, query });
         }
         for (group, source) in removed {
             self.nodes[node.at()].multicast.remove(group, source);
@@ -179,21 +183,21 @@ impl<N: NodeEngine> Sim<N> {
         for (group, source) in groups {
             self.nodes[node.at()].multicast.ask(group, source);
             let at = self.now + self.lookup_delay;
-            self.enqueue(at, What::Multicast { node, incarnation, group, source });
+            self.enqueue(at, Occurrence::Multicast { node, incarnation, group, source });
         }
         self.reserve(node, reserved);
         self.open_pinholes(node, pinholes);
         // The kernels of the simulation translate by pinholes only.
         for id in sought {
-            self.enqueue(self.now, What::FlowFound { node, incarnation, id });
+            self.enqueue(self.now, Occurrence::FlowFound { node, incarnation, id });
         }
         for (entry, packet, ifindex) in sent {
             let dst = packet.dst.ip();
             if let Err(error) = self.originate(node, packet, ifindex) {
-                self.enqueue(self.now, What::Failure { node, incarnation, entry, dst, error });
+                self.enqueue(self.now, Occurrence::Failure { node, incarnation, entry, dst, error });
             }
         }
-        self.act(node, acts);
+        self.serve_streams(node, requests);
     }
 
     pub(super) fn originate(
@@ -202,26 +206,26 @@ impl<N: NodeEngine> Sim<N> {
         mut packet: Packet,
         by: Option<IfIndex>,
     ) -> Result<(), TransmitError> {
-        let way = match by {
-            None => self.network.way(node, packet.dst.ip()).map_err(|_| TransmitError::Unreachable)?,
-            Some(IfIndex(1)) => Way::Local,
+        let next_step = match by {
+            None => self.network.next_step(node, packet.dst.ip()).map_err(|_| TransmitError::Unreachable)?,
+            Some(IfIndex(1)) => NextStep::Local,
             Some(by) => {
                 let (link, end) = self.network.port(node, by).ok_or(TransmitError::Other)?;
-                Way::Out { link, end }
+                NextStep::Out { link, end }
             }
         };
         let mixed = packet.src.is_ipv4() != packet.dst.is_ipv4();
         if packet.ttl == 0 || (mixed && !packet.src.ip().is_unspecified()) {
             return Err(TransmitError::Other);
         }
-        match way {
-            Way::Local => {
+        match next_step {
+            NextStep::Local => {
                 if packet.src.ip().is_unspecified() {
                     packet.src.set_ip(packet.dst.ip());
                 }
-                self.enqueue(self.now, What::Loop { node, packet });
+                self.enqueue(self.now, Occurrence::Loop { node, packet });
             }
-            Way::Out { link, end } => {
+            NextStep::Out { link, end } => {
                 if !self.network.is_up(link) {
                     return Err(TransmitError::Unreachable);
                 }
@@ -268,11 +272,11 @@ impl<N: NodeEngine> Sim<N> {
         let end = 1 - end;
         match fate {
             Fate::Filtered | Fate::Lost => self.counters.lost += 1,
-            Fate::Carried => self.enqueue(now + delays[0], What::Arrival { link, end, packet }),
+            Fate::Carried => self.enqueue(now + delays[0], Occurrence::Arrival { link, end, packet }),
             Fate::Doubled => {
                 self.counters.duplicated += 1;
-                self.enqueue(now + delays[0], What::Arrival { link, end, packet: packet.clone() });
-                self.enqueue(now + delays[1], What::Arrival { link, end, packet });
+                self.enqueue(now + delays[0], Occurrence::Arrival { link, end, packet: packet.clone() });
+                self.enqueue(now + delays[1], Occurrence::Arrival { link, end, packet });
             }
         }
     }
@@ -287,18 +291,18 @@ impl<N: NodeEngine> Sim<N> {
         if packet.dst.ip().is_multicast() {
             return self.arrive_multicast(node, ifindex, packet);
         }
-        let way = self.network.way(node, packet.dst.ip());
-        if let Some(entry) = self.interceptor(node, &packet, (ifindex, way.is_ok(), way.ok())) {
+        let next_step = self.network.next_step(node, packet.dst.ip());
+        if let Some(entry) = self.interceptor(node, &packet, (ifindex, next_step.is_ok(), next_step.ok())) {
             self.counters.intercepted += 1;
             return self.drive(node, Input::Packet(packet.received_by(entry, ifindex)));
         }
         let passes = self.pass(node, &mut packet);
-        let way = self.network.way(node, packet.dst.ip());
-        if !passes && way != Ok(Way::Local) {
+        let next_step = self.network.next_step(node, packet.dst.ip());
+        if !passes && next_step != Ok(NextStep::Local) {
             self.counters.blocked += 1;
             return;
         }
-        if way == Ok(Way::Local) {
+        if next_step == Ok(NextStep::Local) {
             self.deliver(node, ifindex, &packet);
             return;
         }
@@ -307,8 +311,8 @@ impl<N: NodeEngine> Sim<N> {
             return;
         }
         packet.ttl -= 1;
-        match way {
-            Ok(Way::Out { link, end }) if self.network.is_up(link) && self.network.forwards(node) => {
+        match next_step {
+            Ok(NextStep::Out { link, end }) if self.network.is_up(link) && self.network.forwards(node) => {
                 if packet.dont_fragment && packet.size() > self.network.mtu(link) as usize {
                     self.counters.too_big += 1;
                     return;
@@ -328,29 +332,30 @@ impl<N: NodeEngine> Sim<N> {
     }
 
     /// The port of entry whose rule takes this packet, so that the node's engine receives it: one that came in by this
-    /// interface; `routed` is true if the node has a route for it, `way` is where that leads, if to one place only.
+    /// interface; `routed` is true if the node has a route for it, `next_step` is where that leads, if to one place only.
     pub(super) fn interceptor(
         &self,
         node: NodeId,
         packet: &Packet,
-        (arrived, routed, way): (IfIndex, bool, Option<Way>),
+        (arrived, routed, next_step): (IfIndex, bool, Option<NextStep>),
     ) -> Option<Entry> {
         let state = &self.nodes[node.at()];
-        let local = way == Some(Way::Local);
-        let own = packet.entry();
+        let local = next_step == Some(NextStep::Local);
+        let entry = packet.entry();
         let takes = |request: &EntryRequest, rule: &Intercept| {
             let is_udp = matches!(request.entry, Entry::Udp(_));
             let reached = match rule.reach {
-                Reach::Passing => !local && request.entry == own,
+                Reach::Passing => !local && request.entry == entry,
                 // Also those to the node, which connection tracking does not see and does not translate.
-                Reach::Translated => request.entry == own,
-                Reach::TranslatedAnyPort => is_udp && matches!(own, Entry::Udp(_)),
+                Reach::Translated => request.entry == entry,
+                Reach::TranslatedAnyPort => is_udp && matches!(entry, Entry::Udp(_)),
             };
             // Linux redirects datagrams before the route lookup, raw packets after it.
             let through = rule.through.as_ref();
             reached
                 && (routed || is_udp)
-                && through.is_none_or(|through| self.passes_through(node, packet, (arrived, way), through))
+                && through
+                    .is_none_or(|through| self.passes_through(node, packet, (arrived, next_step), through))
                 && rule.takes(packet.dst.is_ipv6(), &packet.options, &packet.payload)
         };
         let open = |request: &&EntryRequest| state.interception && self.entry(node, request.entry).is_some();
@@ -365,18 +370,18 @@ impl<N: NodeEngine> Sim<N> {
         &self,
         node: NodeId,
         packet: &Packet,
-        (arrived, way): (IfIndex, Option<Way>),
+        (arrived, next_step): (IfIndex, Option<NextStep>),
         through: &Through,
     ) -> bool {
         let is = |ifindex: IfIndex, name: &str| self.network.interface_name(node, ifindex) == Some(name);
         is(arrived, &through.from)
-            && match (&through.to, way) {
+            && match (&through.to, next_step) {
                 (Towards::Address(address), _) => packet.dst.ip() == *address,
-                (Towards::ThisNode, way) => way == Some(Way::Local),
-                (Towards::Interface(name), Some(Way::Out { link, end })) => {
+                (Towards::ThisNode, next_step) => next_step == Some(NextStep::Local),
+                (Towards::Interface(name), Some(NextStep::Out { link, end })) => {
                     is(self.network.ifindex(link, end), name)
                 }
-                (Towards::Interface(_), Some(Way::Local) | None) => false,
+                (Towards::Interface(_), Some(NextStep::Local) | None) => false,
             }
     }
 
@@ -426,7 +431,7 @@ impl<N: NodeEngine> Sim<N> {
 }
 
 /// Checks that a stream is a TCP stream. The simulated hosts have no SCTP; nodes bring their own.
-fn tcp<T>(kind: StreamKind, what: T) -> T {
+fn tcp<T>(kind: StreamKind, port_or_peer: T) -> T {
     assert_eq!(kind, StreamKind::Tcp, "the simulator's hosts do not support SCTP");
-    what
+    port_or_peer
 }

@@ -10,9 +10,9 @@ use core::time::Duration;
 use signalbox_core::Time;
 use signalbox_core::node::{Input, NodeEngine, REPORT_EVERY, StreamError, StreamId, StreamKind};
 
-use super::{Sim, What};
+use super::{Occurrence, Sim};
 use crate::config::NodeId;
-use crate::network::Way;
+use crate::network::NextStep;
 use crate::stream::{Phase, Signal, StreamEvent};
 
 /// Limit on hops, above the TTL of any packet.
@@ -21,7 +21,7 @@ const MOST_HOPS: u32 = 255;
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// A node's request for a stream, taken from its outputs.
-pub(super) enum Act {
+pub(super) enum StreamRequest {
     Listen(u16),
     Open(StreamId, IpAddr, core::net::SocketAddr),
     Write(StreamId, Vec<u8>),
@@ -30,25 +30,25 @@ pub(super) enum Act {
 }
 
 /// Result of a signal's transit.
-enum Travel {
+enum Transit {
     Takes(Duration, NodeId),
     Lost,
     NoRoute,
 }
 
 impl<N: NodeEngine> Sim<N> {
-    pub(super) fn act(&mut self, node: NodeId, acts: Vec<Act>) {
+    pub(super) fn serve_streams(&mut self, node: NodeId, requests: Vec<StreamRequest>) {
         let mut written = Vec::new();
-        for act in acts {
-            match act {
-                Act::Listen(port) => {
+        for request in requests {
+            match request {
+                StreamRequest::Listen(port) => {
                     if !self.streams.listen(node, port) {
                         let incarnation = self.nodes[node.at()].incarnation;
-                        self.enqueue(self.now, What::ListenFailed { node, incarnation, port });
+                        self.enqueue(self.now, Occurrence::ListenFailed { node, incarnation, port });
                     }
                 }
-                Act::Open(stream, local, peer) => self.open(node, stream, local, peer),
-                Act::Write(stream, octets) => {
+                StreamRequest::Open(stream, local, peer) => self.open(node, stream, local, peer),
+                StreamRequest::Write(stream, octets) => {
                     let Some(at) = self.streams.find(node, stream) else { continue };
                     let Some(end) = self.streams.end(at.0, at.1) else { continue };
                     assert_eq!(end.phase, Phase::Open, "{node} writes early to {stream}, seed {}", self.seed);
@@ -56,7 +56,7 @@ impl<N: NodeEngine> Sim<N> {
                     end.unsent.extend(octets);
                     written.push(at);
                 }
-                Act::Read(stream, on) => {
+                StreamRequest::Read(stream, on) => {
                     let Some((connection, at)) = self.streams.find(node, stream) else { continue };
                     let Some(end) = self.streams.end(connection, at) else { continue };
                     if on && !end.reading {
@@ -66,7 +66,7 @@ impl<N: NodeEngine> Sim<N> {
                         end.reading = on;
                     }
                 }
-                Act::Close { stream, abort } => {
+                StreamRequest::Close { stream, abort } => {
                     let Some(at) = self.streams.find(node, stream) else { continue };
                     self.close(at.0, at.1, abort);
                     written.push(at);
@@ -85,7 +85,7 @@ impl<N: NodeEngine> Sim<N> {
         let Some(connection) = connection else {
             panic!("{node} opens {stream}, which is even or in use (seed {})", self.seed);
         };
-        if self.network.way(node, local) != Ok(Way::Local) || local.is_ipv4() != peer.is_ipv4() {
+        if self.network.next_step(node, local) != Ok(NextStep::Local) || local.is_ipv4() != peer.is_ipv4() {
             let failure = StreamEvent::Fail { end: 0, error: StreamError::Other };
             return self.enqueue_stream(self.now, connection, failure);
         }
@@ -292,7 +292,7 @@ impl<N: NodeEngine> Sim<N> {
         let Some(both) = self.streams.get(connection) else { return };
         let ordered = both.ends[from].as_mut().filter(|_| signal.is_ordered());
         match travel {
-            Travel::Takes(delay, host) => {
+            Transit::Takes(delay, host) => {
                 if let Some(end) = ordered {
                     end.stalled = false;
                 }
@@ -301,11 +301,11 @@ impl<N: NodeEngine> Sim<N> {
                 both.last[1 - from] = at;
                 self.enqueue_stream(at, connection, StreamEvent::Arrive { to: 1 - from, signal });
             }
-            Travel::NoRoute if signal == Signal::Syn => {
+            Transit::NoRoute if signal == Signal::Syn => {
                 let failure = StreamEvent::Fail { end: 0, error: StreamError::Unreachable };
                 self.enqueue_stream(now, connection, failure);
             }
-            Travel::Lost | Travel::NoRoute if now < until => {
+            Transit::Lost | Transit::NoRoute if now < until => {
                 if let Some(end) = ordered {
                     end.stalled = true;
                 }
@@ -313,7 +313,7 @@ impl<N: NodeEngine> Sim<N> {
                 let retry = StreamEvent::Retry { from, signal, attempt: attempt + 1, until };
                 self.enqueue_stream((now + wait).min(until), connection, retry);
             }
-            Travel::Lost | Travel::NoRoute => self.give_up(connection, from, &signal),
+            Transit::Lost | Transit::NoRoute => self.give_up(connection, from, &signal),
         }
     }
 
@@ -331,7 +331,7 @@ impl<N: NodeEngine> Sim<N> {
     /// Resets the other end, once. If that signal is lost, the other end is reset when it sends the next
     /// time.
     fn reset(&mut self, connection: u64, from: usize) {
-        if let Travel::Takes(delay, _) = self.travel(connection, from)
+        if let Transit::Takes(delay, _) = self.travel(connection, from)
             && let Some(both) = self.streams.get(connection)
         {
             let at = both.last[1 - from].max(self.now + delay);
@@ -341,21 +341,21 @@ impl<N: NodeEngine> Sim<N> {
     }
 
     /// The transit of a signal from one end to the other, with random delay and loss.
-    fn travel(&mut self, connection: u64, from: usize) -> Travel {
-        let Some(both) = self.streams.get(connection) else { return Travel::Lost };
+    fn travel(&mut self, connection: u64, from: usize) -> Transit {
+        let Some(both) = self.streams.get(connection) else { return Transit::Lost };
         let (Some(mut node), dst) = (both.nodes[from], both.addresses[1 - from].ip()) else {
-            return Travel::Lost;
+            return Transit::Lost;
         };
         let mut delay = Duration::ZERO;
         let mut lost = false;
         for _ in 0..MOST_HOPS {
             lost |= self.nodes[node.at()].off;
-            let (link, end) = match self.network.way(node, dst) {
-                Ok(Way::Local) if lost => return Travel::Lost,
-                Ok(Way::Local) => return Travel::Takes(delay, node),
-                Ok(Way::Out { link, end }) if self.network.is_up(link) => (link, end),
-                _ if lost => return Travel::Lost,
-                _ => return Travel::NoRoute,
+            let (link, end) = match self.network.next_step(node, dst) {
+                Ok(NextStep::Local) if lost => return Transit::Lost,
+                Ok(NextStep::Local) => return Transit::Takes(delay, node),
+                Ok(NextStep::Out { link, end }) if self.network.is_up(link) => (link, end),
+                _ if lost => return Transit::Lost,
+                _ => return Transit::NoRoute,
             };
             let wire = self.network.link(link);
             let impairment = wire.impairment[end];
@@ -363,10 +363,10 @@ impl<N: NodeEngine> Sim<N> {
             delay += impairment.delay + impairment.jitter.mul_f64(self.streams.random.unit());
             lost |= self.streams.random.chance(impairment.loss);
         }
-        Travel::Lost
+        Transit::Lost
     }
 
     fn enqueue_stream(&mut self, at: Time, connection: u64, event: StreamEvent) {
-        self.enqueue(at, What::Stream { connection, event });
+        self.enqueue(at, Occurrence::Stream { connection, event });
     }
 }

@@ -197,6 +197,6 @@ fn restarts_and_delays_are_faults() {
     let broken = explore(&model, Bounds { faults: 1, restarts: 1 }).unwrap_err();
     assert_eq!(broken.promise, "a number is missing");
     assert!(broken.run.iter().any(|line| line.contains("RESTART of n")), "{broken}");
-    let none = explore(&model, faults(1)).unwrap();
-    assert!(none.states > 10, "{none}");
+    let explored = explore(&model, faults(1)).unwrap();
+    assert!(explored.states > 10, "{explored}");
 }

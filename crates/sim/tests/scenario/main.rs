@@ -117,7 +117,7 @@ fn a_packet_may_leave_with_the_source_of_another_node() {
 fn route_lookups_are_answered_from_the_table_at_once_or_late() {
     let (mut sim, nodes, links) = chain(1, 3, &LinkConfig::default());
     let far = sim.address(nodes[2], Family::V6);
-    let own = sim.address(nodes[0], Family::V6);
+    let near = sim.address(nodes[0], Family::V6);
     let answer = |sim: &mut Sim<Toy>, dst| {
         sim.command(nodes[0], Command::Lookup(dst));
         sim.run_for(SECOND);
@@ -134,7 +134,7 @@ fn route_lookups_are_answered_from_the_table_at_once_or_late() {
     let route = route.unwrap();
     assert_eq!((at, route.ifindex, route.local), (start, sim.ifindex(nodes[0], links[0]), false));
     assert_eq!(route.gateway, Some(sim.address_on(nodes[1], links[0], Family::V6)));
-    assert!(answer(&mut sim, own).1.unwrap().local);
+    assert!(answer(&mut sim, near).1.unwrap().local);
     assert_eq!(answer(&mut sim, "192.0.2.1".parse().unwrap()).1, Err(NoRoute::Unreachable));
     sim.set_lookup_delay(Duration::from_millis(30));
     let start = sim.now();

@@ -37,13 +37,13 @@ fn a_kernel_does_what_it_is_asked_and_answers() {
     assert_eq!(rates(&sim), [(ID, 1000)]);
     assert!(sim.events().is_empty(), "answered within the same input");
     sim.run_until(now);
-    let said = |at: Time, result| Happened { at, node, event: Event::Reserved(ID, result) };
-    assert_eq!(sim.take_events(), [said(now, Ok(()))]);
+    let reported = |at: Time, result| Happened { at, node, event: Event::Reserved(ID, result) };
+    assert_eq!(sim.take_events(), [reported(now, Ok(()))]);
 
     sim.set_reserve_result(node, Err(ReserveError::Full));
     sim.command(node, Command::Reserve(ID, reservation(2000)));
     sim.run_until(now);
-    assert_eq!(sim.take_events(), [said(now, Err(ReserveError::Full))]);
+    assert_eq!(sim.take_events(), [reported(now, Err(ReserveError::Full))]);
     assert_eq!(rates(&sim), [(ID, 1000)], "a change that was refused leaves what stood");
 
     sim.command(node, Command::Release(ID));

@@ -11,7 +11,7 @@ use signalbox_sim::Boot;
 
 /// A command for the engine.
 #[derive(Debug, Clone)]
-pub(crate) enum Do {
+pub(crate) enum Command {
     Listen(u16),
     Open(StreamId, IpAddr, SocketAddr),
     Write(StreamId, Vec<u8>),
@@ -23,7 +23,7 @@ pub(crate) enum Do {
 
 /// An event of the engine.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Seen {
+pub(crate) enum Event {
     Accepted(StreamId, SocketAddr, SocketAddr),
     Connected(StreamId, SocketAddr),
     Octets(StreamId, Vec<u8>),
@@ -34,59 +34,59 @@ pub(crate) enum Seen {
 }
 
 pub(crate) struct Streamer {
-    seen: VecDeque<Seen>,
-    todo: VecDeque<Do>,
-    done: Option<Do>,
+    seen: VecDeque<Event>,
+    todo: VecDeque<Command>,
+    done: Option<Command>,
 }
 
 impl Streamer {
     /// An engine that listens at port 270.
     pub(crate) fn new(_: Boot) -> Self {
-        Self { seen: VecDeque::new(), todo: VecDeque::from([Do::Listen(270)]), done: None }
+        Self { seen: VecDeque::new(), todo: VecDeque::from([Command::Listen(270)]), done: None }
     }
 }
 
 impl NodeEngine for Streamer {
-    type Command = Do;
-    type Event = Seen;
+    type Command = Command;
+    type Event = Event;
 
-    fn handle(&mut self, _: Time, input: Input<'_, Do>) {
+    fn handle(&mut self, _: Time, input: Input<'_, Command>) {
         self.seen.extend(match input {
             Input::Command(todo) => {
                 self.todo.push_back(todo);
                 None
             }
-            Input::StreamAccepted { stream, local, peer, .. } => Some(Seen::Accepted(stream, local, peer)),
-            Input::StreamConnected { stream, local } => Some(Seen::Connected(stream, local)),
+            Input::StreamAccepted { stream, local, peer, .. } => Some(Event::Accepted(stream, local, peer)),
+            Input::StreamConnected { stream, local } => Some(Event::Connected(stream, local)),
             Input::StreamOctets { stream, octets } => {
                 assert!(!octets.is_empty());
-                Some(Seen::Octets(stream, octets.to_vec()))
+                Some(Event::Octets(stream, octets.to_vec()))
             }
-            Input::StreamDrained { stream, unsent } => Some(Seen::Drained(stream, unsent)),
+            Input::StreamDrained { stream, unsent } => Some(Event::Drained(stream, unsent)),
             Input::StreamClosed { stream, error, unacknowledged } => {
-                Some(Seen::Closed(stream, error, unacknowledged))
+                Some(Event::Closed(stream, error, unacknowledged))
             }
-            Input::ListenFailed { port, error, .. } => Some(Seen::ListenFailed(port, error)),
-            Input::Packet(p) => Some(Seen::Sctp(p.src.ip(), p.dst.ip(), p.payload.to_vec())),
+            Input::ListenFailed { port, error, .. } => Some(Event::ListenFailed(port, error)),
+            Input::Packet(p) => Some(Event::Sctp(p.src.ip(), p.dst.ip(), p.payload.to_vec())),
             _ => None,
         });
     }
 
-    fn poll(&mut self) -> Option<Output<'_, Seen>> {
+    fn poll(&mut self) -> Option<Output<'_, Event>> {
         if let Some(seen) = self.seen.pop_front() {
             return Some(Output::Event(seen));
         }
         self.done = Some(self.todo.pop_front()?);
         self.done.as_ref().map(|todo| match todo {
-            Do::Listen(port) => Output::StreamListen { kind: StreamKind::Tcp, port: *port },
-            Do::Open(stream, local, peer) => {
+            Command::Listen(port) => Output::StreamListen { kind: StreamKind::Tcp, port: *port },
+            Command::Open(stream, local, peer) => {
                 Output::StreamOpen { stream: *stream, kind: StreamKind::Tcp, local: *local, peer: *peer }
             }
-            Do::Write(stream, octets) => Output::StreamWrite { stream: *stream, octets },
-            Do::Read(stream, on) => Output::StreamRead { stream: *stream, on: *on },
-            Do::Close(stream) => Output::StreamClose { stream: *stream, abort: false },
-            Do::Abort(stream) => Output::StreamClose { stream: *stream, abort: true },
-            Do::Sctp(src, dst, packet) => Output::Transmit(Transmit {
+            Command::Write(stream, octets) => Output::StreamWrite { stream: *stream, octets },
+            Command::Read(stream, on) => Output::StreamRead { stream: *stream, on: *on },
+            Command::Close(stream) => Output::StreamClose { stream: *stream, abort: false },
+            Command::Abort(stream) => Output::StreamClose { stream: *stream, abort: true },
+            Command::Sctp(src, dst, packet) => Output::Transmit(Transmit {
                 gateway: None,
                 entry: Entry::Ip(132),
                 src: SocketAddr::new(*src, 0),

@@ -8,7 +8,7 @@ use signalbox_core::node::{StreamError, StreamId};
 use signalbox_sim::{Family, Happened, Impairment, LinkConfig, LinkId, NodeId, Sim, StreamConfig, topology};
 
 use crate::SECOND;
-use crate::streamer::{Do, Seen, Streamer};
+use crate::streamer::{Command, Event, Streamer};
 
 const OURS: StreamId = StreamId(1);
 
@@ -39,15 +39,15 @@ impl Stage {
     fn open(&mut self, port: u16) {
         let local = self.sim.address(self.first(), Family::V4);
         let peer = SocketAddr::new(self.sim.address(self.last(), Family::V4), port);
-        self.sim.command(self.first(), Do::Open(OURS, local, peer));
+        self.sim.command(self.first(), Command::Open(OURS, local, peer));
     }
 
     /// Opens the stream. Returns its id at the acceptor.
     fn connect(&mut self) -> StreamId {
         self.open(270);
         let last = self.last();
-        let accepted = |h: &Happened<Seen>| match h.event {
-            Seen::Accepted(stream, ..) if h.node == last => Some(stream),
+        let accepted = |h: &Happened<Event>| match h.event {
+            Event::Accepted(stream, ..) if h.node == last => Some(stream),
             _ => None,
         };
         self.sim.expect("an accepted stream", 60 * SECOND, |sim| {
@@ -57,16 +57,16 @@ impl Stage {
     }
 
     fn write(&mut self, octets: impl Into<Vec<u8>>) {
-        self.sim.command(self.first(), Do::Write(OURS, octets.into()));
+        self.sim.command(self.first(), Command::Write(OURS, octets.into()));
     }
 
     /// The events of a node for the end of streams, with their times.
-    fn ends(&self, node: NodeId) -> Vec<(Time, Seen)> {
+    fn ends(&self, node: NodeId) -> Vec<(Time, Event)> {
         let of_node = self.sim.events().iter().filter(|h| h.node == node);
-        of_node.filter(|h| matches!(h.event, Seen::Closed(..))).map(|h| (h.at, h.event.clone())).collect()
+        of_node.filter(|h| matches!(h.event, Event::Closed(..))).map(|h| (h.at, h.event.clone())).collect()
     }
 
-    fn last_end(&self, node: NodeId) -> Seen {
+    fn last_end(&self, node: NodeId) -> Event {
         let ends = self.ends(node);
         assert_eq!(ends.len(), 1, "a stream ends once");
         ends[0].1.clone()
@@ -76,14 +76,14 @@ impl Stage {
     fn octets(&self, node: NodeId) -> Vec<u8> {
         let of_node = self.sim.events().iter().filter(|h| h.node == node);
         of_node
-            .filter_map(|h| if let Seen::Octets(_, o) = &h.event { Some(o) } else { None })
+            .filter_map(|h| if let Event::Octets(_, o) = &h.event { Some(o) } else { None })
             .flatten()
             .copied()
             .collect()
     }
 
     fn drained(&self) -> Vec<usize> {
-        let drained = |h: &Happened<Seen>| if let Seen::Drained(_, n) = h.event { Some(n) } else { None };
+        let drained = |h: &Happened<Event>| if let Event::Drained(_, n) = h.event { Some(n) } else { None };
         self.sim.events().iter().filter_map(drained).collect()
     }
 }
@@ -102,14 +102,14 @@ fn a_stream_comes_up_after_a_round_trip_and_carries_octets_both_ways() {
     let [up, accepted] = &events[..] else { panic!("{events:?}") };
     assert_eq!((up.at, up.node), (Time::from_millis(1006), stage.first()));
     assert_eq!((accepted.at, accepted.node), (Time::from_millis(1009), stage.last()));
-    let (Seen::Connected(OURS, ours), Seen::Accepted(theirs, local, peer)) = (&up.event, &accepted.event)
+    let (Event::Connected(OURS, ours), Event::Accepted(theirs, local, peer)) = (&up.event, &accepted.event)
     else {
         panic!("{events:?}")
     };
     assert_eq!((ours, local.port(), theirs.0 % 2), (peer, 270, 0));
 
     stage.write(pattern(100_000));
-    stage.sim.command(stage.last(), Do::Write(*theirs, b"back".to_vec()));
+    stage.sim.command(stage.last(), Command::Write(*theirs, b"back".to_vec()));
     stage.sim.run_for(SECOND);
     assert_eq!(stage.octets(stage.last()), pattern(100_000));
     assert_eq!(stage.octets(stage.first()), b"back");
@@ -130,7 +130,7 @@ fn loss_makes_octets_late_but_loses_none() {
         let last = stage.last();
         let whole = |sim: &Sim<Streamer>| {
             let octets = sim.events().iter().filter(|h| h.node == last);
-            octets.map(|h| if let Seen::Octets(_, o) = &h.event { o.len() } else { 0 }).sum::<usize>()
+            octets.map(|h| if let Event::Octets(_, o) = &h.event { o.len() } else { 0 }).sum::<usize>()
                 == 60_000
         };
         stage.sim.expect("all octets", 600 * SECOND, whole);
@@ -152,18 +152,18 @@ fn streams_to_closed_ports_are_refused_and_those_without_a_route_unreachable() {
     stage.sim.run_for(SECOND);
     assert_eq!(
         stage.ends(stage.first()),
-        [(Time::from_millis(1004), Seen::Closed(OURS, Some(StreamError::Refused), false))]
+        [(Time::from_millis(1004), Event::Closed(OURS, Some(StreamError::Refused), false))]
     );
     stage.sim.take_events();
     stage.sim.crash(stage.last());
     stage.open(270);
     stage.sim.run_for(SECOND);
-    assert_eq!(stage.last_end(stage.first()), Seen::Closed(OURS, Some(StreamError::Refused), false));
+    assert_eq!(stage.last_end(stage.first()), Event::Closed(OURS, Some(StreamError::Refused), false));
     stage.sim.take_events();
     stage.sim.set_link_up(stage.links[1], false);
     stage.open(270);
     stage.sim.run_for(SECOND);
-    assert_eq!(stage.last_end(stage.first()), Seen::Closed(OURS, Some(StreamError::Unreachable), false));
+    assert_eq!(stage.last_end(stage.first()), Event::Closed(OURS, Some(StreamError::Unreachable), false));
     assert_eq!(stage.sim.streams(), 0);
 }
 
@@ -175,14 +175,14 @@ fn silence_makes_streams_time_out() {
     let from = stage.sim.now();
     stage.write("lost");
     stage.sim.run_for(60 * SECOND);
-    let end = Seen::Closed(OURS, Some(StreamError::TimedOut), true);
+    let end = Event::Closed(OURS, Some(StreamError::TimedOut), true);
     assert_eq!(stage.ends(stage.first()), [(from + 20 * SECOND, end)]);
     assert!(stage.ends(stage.last()).is_empty(), "who sends nothing gets nothing");
     stage.sim.take_events();
     let from = stage.sim.now();
     stage.open(270);
     stage.sim.run_for(60 * SECOND);
-    let end = Seen::Closed(OURS, Some(StreamError::TimedOut), false);
+    let end = Event::Closed(OURS, Some(StreamError::TimedOut), false);
     assert_eq!(stage.ends(stage.first()), [(from + 10 * SECOND, end)]);
 }
 
@@ -203,7 +203,7 @@ fn a_broken_link_stalls_a_stream_until_it_is_mended_or_time_is_up() {
     stage.sim.set_link_up(stage.links[1], false);
     stage.write("never");
     stage.sim.run_for(5 * SECOND);
-    assert_eq!(stage.last_end(stage.first()), Seen::Closed(OURS, Some(StreamError::TimedOut), true));
+    assert_eq!(stage.last_end(stage.first()), Event::Closed(OURS, Some(StreamError::TimedOut), true));
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn the_peer_of_a_dead_engine_is_reset_when_it_sends() {
     assert!(stage.ends(stage.first()).is_empty());
     stage.write("anybody there?");
     stage.sim.run_for(SECOND);
-    assert_eq!(stage.last_end(stage.first()), Seen::Closed(OURS, Some(StreamError::Reset), true));
+    assert_eq!(stage.last_end(stage.first()), Event::Closed(OURS, Some(StreamError::Reset), true));
     assert_eq!(stage.sim.streams(), 0);
     stage.connect();
 }
@@ -225,21 +225,21 @@ fn an_orderly_end_comes_after_all_octets_and_an_abort_at_once() {
     let mut stage = Stage::new(1, 3, Impairment::default());
     let theirs = stage.connect();
     stage.write(pattern(300_000));
-    stage.sim.command(stage.first(), Do::Close(OURS));
-    stage.sim.command(stage.last(), Do::Write(theirs, b"too late".to_vec()));
+    stage.sim.command(stage.first(), Command::Close(OURS));
+    stage.sim.command(stage.last(), Command::Write(theirs, b"too late".to_vec()));
     stage.sim.run_for(10 * SECOND);
     assert_eq!(stage.octets(stage.last()), pattern(300_000));
-    assert_eq!(stage.last_end(stage.last()), Seen::Closed(theirs, None, false));
+    assert_eq!(stage.last_end(stage.last()), Event::Closed(theirs, None, false));
     assert!(stage.sim.events().iter().all(|h| h.node == stage.last()), "the closer gets nothing more");
     assert_eq!(stage.sim.streams(), 0);
 
     stage.sim.take_events();
     let theirs = stage.connect();
-    stage.sim.command(stage.last(), Do::Write(theirs, pattern(300_000)));
+    stage.sim.command(stage.last(), Command::Write(theirs, pattern(300_000)));
     stage.write(pattern(300_000));
-    stage.sim.command(stage.first(), Do::Abort(OURS));
+    stage.sim.command(stage.first(), Command::Abort(OURS));
     stage.sim.run_for(10 * SECOND);
-    assert_eq!(stage.last_end(stage.last()), Seen::Closed(theirs, Some(StreamError::Reset), true));
+    assert_eq!(stage.last_end(stage.last()), Event::Closed(theirs, Some(StreamError::Reset), true));
     assert!(stage.octets(stage.last()).len() < 300_000);
     assert_eq!(stage.sim.streams(), 0);
 }
@@ -248,7 +248,7 @@ fn an_orderly_end_comes_after_all_octets_and_an_abort_at_once() {
 fn a_reader_that_pauses_slows_the_writer() {
     let mut stage = Stage::new(1, 2, Impairment::default());
     let theirs = stage.connect();
-    stage.sim.command(stage.last(), Do::Read(theirs, false));
+    stage.sim.command(stage.last(), Command::Read(theirs, false));
     stage.write(pattern(100_000));
     stage.sim.run_for(SECOND);
     assert_eq!((stage.octets(stage.last()).len(), stage.drained()), (0, vec![0]), "the kernels hold it");
@@ -260,7 +260,7 @@ fn a_reader_that_pauses_slows_the_writer() {
         (0, vec![0, held]),
         "the driver holds the rest"
     );
-    stage.sim.command(stage.last(), Do::Read(theirs, true));
+    stage.sim.command(stage.last(), Command::Read(theirs, true));
     stage.sim.run_for(SECOND);
     assert_eq!(stage.octets(stage.last()), [pattern(100_000), pattern(100_000)].concat());
     assert_eq!(stage.drained().last(), Some(&0));
@@ -271,15 +271,15 @@ fn a_reader_that_pauses_slows_the_writer() {
 fn an_end_waits_until_what_was_before_it_is_read() {
     let mut stage = Stage::new(1, 2, Impairment::default());
     let theirs = stage.connect();
-    stage.sim.command(stage.last(), Do::Read(theirs, false));
+    stage.sim.command(stage.last(), Command::Read(theirs, false));
     stage.write("last words");
-    stage.sim.command(stage.first(), Do::Close(OURS));
+    stage.sim.command(stage.first(), Command::Close(OURS));
     stage.sim.run_for(60 * SECOND);
     assert!(stage.sim.events().is_empty());
-    stage.sim.command(stage.last(), Do::Read(theirs, true));
+    stage.sim.command(stage.last(), Command::Read(theirs, true));
     stage.sim.run_for(SECOND);
     assert_eq!(stage.octets(stage.last()), b"last words");
-    assert_eq!(stage.last_end(stage.last()), Seen::Closed(theirs, None, false));
+    assert_eq!(stage.last_end(stage.last()), Event::Closed(theirs, None, false));
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn giving_up_an_opening_leaves_nothing() {
         let mut stage = Stage::new(1, 2, Impairment::default());
         stage.open(270);
         stage.sim.run_for(Duration::from_millis(after));
-        stage.sim.command(stage.first(), Do::Close(OURS));
+        stage.sim.command(stage.first(), Command::Close(OURS));
         stage.sim.run_for(SECOND);
         assert_eq!(stage.sim.streams(), 0, "closed after {after} ms");
         assert!(stage.ends(stage.first()).is_empty());
@@ -302,7 +302,7 @@ fn a_port_that_somebody_has_cannot_be_listened_at() {
     sim.occupy_port(node, 270);
     sim.run_for(SECOND);
     let seen: Vec<_> = sim.events().iter().map(|h| h.event.clone()).collect();
-    assert_eq!(seen, [Seen::ListenFailed(270, StreamError::AddressInUse)]);
+    assert_eq!(seen, [Event::ListenFailed(270, StreamError::AddressInUse)]);
 }
 
 #[test]
@@ -310,15 +310,18 @@ fn sctp_packets_are_routed_and_lost_like_others() {
     let mut stage = Stage::new(1, 3, Impairment::default());
     let ends = [stage.first(), stage.last()].map(|n| stage.sim.address(n, Family::V6));
     let packet = pattern(64);
-    stage.sim.command(stage.first(), Do::Sctp(ends[0], ends[1], packet.clone()));
+    stage.sim.command(stage.first(), Command::Sctp(ends[0], ends[1], packet.clone()));
     stage.sim.run_for(SECOND);
     let seen: Vec<_> = stage.sim.take_events().into_iter().map(|h| (h.at, h.node, h.event)).collect();
-    assert_eq!(seen, [(Time::from_millis(1002), stage.last(), Seen::Sctp(ends[0], ends[1], packet.clone()))]);
+    assert_eq!(
+        seen,
+        [(Time::from_millis(1002), stage.last(), Event::Sctp(ends[0], ends[1], packet.clone()))]
+    );
     for link in stage.links.clone() {
         stage.sim.set_impairment(link, Impairment { loss: 0.3, ..Impairment::default() });
     }
     for _ in 0..200 {
-        stage.sim.command(stage.first(), Do::Sctp(ends[0], ends[1], packet.clone()));
+        stage.sim.command(stage.first(), Command::Sctp(ends[0], ends[1], packet.clone()));
     }
     stage.sim.run_for(SECOND);
     // 200 * 0.7 * 0.7 = 98.
