@@ -82,18 +82,18 @@ impl Flow {
                 dst,
                 spi,
             } => {
-                let there = |bit: u8| present & bit != 0;
+                let has = |bit: u8| present & bit != 0;
                 Mri::PathCoupled(PathCoupled {
                     src: IpAddr::V4(Ipv4Addr::from(*src)),
                     dst: IpAddr::V4(Ipv4Addr::from(*dst)),
                     src_prefix: *src_prefix,
                     dst_prefix: *dst_prefix,
-                    protocol: there(PROTOCOL).then_some(*protocol),
-                    dscp: there(DSCP).then_some(*dscp),
+                    protocol: has(PROTOCOL).then_some(*protocol),
+                    dscp: has(DSCP).then_some(*dscp),
                     flow_label: None,
-                    spi: there(SPI).then_some(*spi),
-                    src_port: there(SRC_PORT).then_some(*src_port),
-                    dst_port: there(DST_PORT).then_some(*dst_port),
+                    spi: has(SPI).then_some(*spi),
+                    src_port: has(SRC_PORT).then_some(*src_port),
+                    dst_port: has(DST_PORT).then_some(*dst_port),
                     direction,
                 })
             }
@@ -122,15 +122,15 @@ impl Flow {
                 },
                 Mri::PathCoupled(p),
             ) => {
-                let there = |bit: u8| present & bit != 0;
+                let has = |bit: u8| present & bit != 0;
                 p.src == IpAddr::V4(Ipv4Addr::from(*src))
                     && p.dst == IpAddr::V4(Ipv4Addr::from(*dst))
-                    && p.src_port == there(SRC_PORT).then_some(*src_port)
-                    && p.dst_port == there(DST_PORT).then_some(*dst_port)
-                    && p.protocol == there(PROTOCOL).then_some(*protocol)
+                    && p.src_port == has(SRC_PORT).then_some(*src_port)
+                    && p.dst_port == has(DST_PORT).then_some(*dst_port)
+                    && p.protocol == has(PROTOCOL).then_some(*protocol)
                     && (p.src_prefix, p.dst_prefix) == (*src_prefix, *dst_prefix)
-                    && p.dscp == there(DSCP).then_some(*dscp)
-                    && p.spi == there(SPI).then_some(*spi)
+                    && p.dscp == has(DSCP).then_some(*dscp)
+                    && p.spi == has(SPI).then_some(*spi)
                     && p.flow_label.is_none()
             }
             (Form::V4 { .. }, Mri::LooseEnd(_)) => false,

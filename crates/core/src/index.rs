@@ -58,32 +58,32 @@ impl KeyedHasher {
 }
 
 impl BuildHasher for KeyedHasher {
-    type Hasher = Gathered;
+    type Hasher = BufferedHasher;
 
     #[inline]
-    fn build_hasher(&self) -> Gathered {
-        Gathered { hasher: self.start(), row: [0; ROW], used: 0 }
+    fn build_hasher(&self) -> BufferedHasher {
+        BufferedHasher { hasher: self.start(), row: [0; ROW], used: 0 }
     }
 }
 
-/// Octets that [`Gathered`] gathers: more than the keys of our tables have, as a rule.
+/// Octets that [`BufferedHasher`] gathers: more than the keys of our tables have, as a rule.
 const ROW: usize = 128;
 
 /// SipHash-1-3 of fields that are gathered into a row of octets first. Field by field the same hash takes three times as many instructions.
 #[derive(Clone)]
-pub struct Gathered {
+pub struct BufferedHasher {
     hasher: SipHasher13,
     row: [u8; ROW],
     used: usize,
 }
 
-impl core::fmt::Debug for Gathered {
+impl core::fmt::Debug for BufferedHasher {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("Gathered(secret)")
+        f.write_str("BufferedHasher(secret)")
     }
 }
 
-impl Hasher for Gathered {
+impl Hasher for BufferedHasher {
     #[inline]
     fn write(&mut self, octets: &[u8]) {
         if let Some(room) = self.row.get_mut(self.used..).and_then(|row| row.get_mut(..octets.len())) {

@@ -262,8 +262,8 @@ mod tests {
         let mut outbox = outbox(64);
         let mut put = |last: Option<u8>| {
             let source = last.map(|last| IpAddr::from([10, 0, 0, last]));
-            let one = Parcel { source, ..parcel(&mut outbox, 8) };
-            let key = outbox.put(one, true).unwrap();
+            let message = Parcel { source, ..parcel(&mut outbox, 8) };
+            let key = outbox.put(message, true).unwrap();
             outbox.is_watched(key)
         };
         assert_eq!((0..100).filter(|_| put(Some(1))).count(), 48);
@@ -289,10 +289,10 @@ mod tests {
     fn a_full_table_takes_no_more() {
         let mut outbox = outbox(0);
         for _ in 0..UNWATCHED {
-            let one = parcel(&mut outbox, 4);
-            assert!(outbox.put(one, true).is_some());
+            let message = parcel(&mut outbox, 4);
+            assert!(outbox.put(message, true).is_some());
         }
-        let one = parcel(&mut outbox, 4);
-        assert!(outbox.put(one, true).is_none());
+        let message = parcel(&mut outbox, 4);
+        assert!(outbox.put(message, true).is_none());
     }
 }

@@ -262,8 +262,8 @@ mod tests {
         );
         assert_eq!(flows[1].translated().dst, host("192.168.5.100"));
         assert_eq!(flows[1].translated().src, packets.src);
-        let one = Pinhole { second_port: false, ..pair.clone() };
+        let single = Pinhole { second_port: false, ..pair.clone() };
         let last = Pinhole { destination: end(u16::MAX), ..pair };
-        assert_eq!((one.flows().count(), last.flows().count()), (1, 1));
+        assert_eq!((single.flows().count(), last.flows().count()), (1, 1));
     }
 }

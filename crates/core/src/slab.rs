@@ -382,12 +382,12 @@ mod tests {
         }
         assert_eq!(seen, (0..600).chain(9000..10_000).collect::<Vec<_>>());
 
-        let mut one = Vec::new();
+        let mut visited = Vec::new();
         let next = slab.walk(9000, |_, n| {
-            one.push(*n);
+            visited.push(*n);
             false
         });
-        assert_eq!((one, next), (vec![9000], Some(9001)), "the visitor ends a portion");
+        assert_eq!((visited, next), (vec![9000], Some(9001)), "the visitor ends a portion");
         assert_eq!(slab.walk(u32::MAX, |_, _| true), None);
     }
 
