@@ -120,35 +120,35 @@ impl Resources {
     ///
     /// # Errors
     /// The refusal, which names the rule; nothing has changed.
-    pub fn open_passage(&mut self, now: Time, ask: &PassageRequest<'_>) -> Result<Passage, Refusal> {
-        let Crossing { from, to } = ask.crossing;
+    pub fn open_passage(&mut self, now: Time, request: &PassageRequest<'_>) -> Result<Passage, Refusal> {
+        let Crossing { from, to } = request.crossing;
         let crossed = Crossed { from: self.interface_name(from), to: self.interface_name(to) };
-        self.open_between(now, ask, crossed)
+        self.open_between(now, request, crossed)
     }
 
     fn open_between(
         &mut self,
         now: Time,
-        ask: &PassageRequest<'_>,
+        request: &PassageRequest<'_>,
         crossed: Crossed,
     ) -> Result<Passage, Refusal> {
         let log = crossed.clone();
         let (from, to) = (log.from.as_deref(), log.to.as_deref());
-        let result = self.decide_passage(now, ask, crossed);
-        let requester = ask.requester;
+        let result = self.decide_passage(now, request, crossed);
+        let requester = request.requester;
         match &result {
             Ok(_) => {
-                tracing::debug!(%requester, opening = %ask.opening, from, to, pinhole = %ask.pinhole, "passage allowed")
+                tracing::debug!(%requester, opening = %request.opening, from, to, pinhole = %request.pinhole, "passage allowed")
             }
             Err(refusal) => {
                 let counters = self.counters_mut();
                 counters.refused_policy += 1;
                 tracing::debug!(
                     %requester,
-                    opening = %ask.opening,
+                    opening = %request.opening,
                     from,
                     to,
-                    pinhole = %ask.pinhole,
+                    pinhole = %request.pinhole,
                     reason = %refusal,
                     "passage refused"
                 );
@@ -160,20 +160,20 @@ impl Resources {
     fn decide_passage(
         &mut self,
         now: Time,
-        ask: &PassageRequest<'_>,
+        request: &PassageRequest<'_>,
         crossed: Crossed,
     ) -> Result<Passage, Refusal> {
-        let (found, key) = self.allowed_by(now, ask, &crossed)?;
+        let (found, key) = self.allowed_by(now, request, &crossed)?;
         let reloads = self.reloads();
         let (accounts, policy, shares) = self.passages();
-        shares.take(source(ask.requester.holder())).map_err(|_| full(shares.limit()))?;
+        shares.take(source(request.requester.holder())).map_err(|_| full(shares.limit()))?;
         let account = key.and_then(|key: AccountKey| accounts.open(key, 0)).unwrap_or_default();
         Ok(Passage {
             permission: found.and_then(|rule| policy.permission(rule)),
             account,
-            party: self.shared_party(ask.requester, crossed),
-            opening: ask.opening,
-            invited: ask.invited,
+            party: self.shared_party(request.requester, crossed),
+            opening: request.opening,
+            invited: request.invited,
             reloads,
         })
     }
@@ -182,16 +182,16 @@ impl Resources {
     fn allowed_by(
         &self,
         now: Time,
-        ask: &PassageRequest<'_>,
+        request: &PassageRequest<'_>,
         crossed: &Crossed,
     ) -> Result<(Option<u32>, Option<AccountKey>), Refusal> {
         let refused = |rule| Refusal { rule, available: 0 };
         let policy = self.policy();
-        let found = policy.passage(ask, crossed, self.wall_us(now)).map_err(refused)?;
-        if found.is_none() && !self.is_own(ask) && !ask.invited && !policy.trusts(ask.requester) {
+        let found = policy.passage(request, crossed, self.wall_us(now)).map_err(refused)?;
+        if found.is_none() && !self.is_own(request) && !request.invited && !policy.trusts(request.requester) {
             return Err(refused(Rule::Default));
         }
-        let key = found.and_then(|rule| policy.account(Some(rule), ask.requester, IfIndex::NONE));
+        let key = found.and_then(|rule| policy.account(Some(rule), request.requester, IfIndex::NONE));
         if let (Some(rule), Some(key)) = (found, &key) {
             let (accounts, _) = self.passages_of_now();
             let (_, held) = accounts.held(accounts.find(key));
@@ -202,16 +202,17 @@ impl Resources {
 
     /// The answer that a request would have; nothing changes, and nothing is counted.
     #[must_use]
-    pub fn dry_passage(&self, now: Time, ask: &PassageRequest<'_>) -> DryPassage {
-        let [from, to] = [ask.crossing.from, ask.crossing.to].map(|ifindex| self.interface_name(ifindex));
-        let judged = self.allowed_by(now, ask, &Crossed { from, to });
+    pub fn dry_passage(&self, now: Time, request: &PassageRequest<'_>) -> DryPassage {
+        let [from, to] =
+            [request.crossing.from, request.crossing.to].map(|ifindex| self.interface_name(ifindex));
+        let judged = self.allowed_by(now, request, &Crossed { from, to });
         let rule = match &judged {
             Ok((found, _)) => found.and_then(|rule| self.policy().name(rule)),
             Err(Refusal { rule: Rule::Policy { rule, .. }, .. }) => Some(rule.clone()),
             Err(_) => None,
         };
         let (_, shares) = self.passages_of_now();
-        let room = shares.check(&source(ask.requester.holder()), 1).map_err(|_| full(shares.limit()));
+        let room = shares.check(&source(request.requester.holder()), 1).map_err(|_| full(shares.limit()));
         DryPassage { rule, result: judged.and(room) }
     }
 
@@ -232,8 +233,8 @@ impl Resources {
         self.close_passage(passage);
         let Party { requester, crossed } = &*party;
         let crossing = Crossing::default();
-        let ask = PassageRequest { requester, opening, crossing, pinhole, lifetime, invited };
-        self.open_between(now, &ask, crossed.clone())
+        let request = PassageRequest { requester, opening, crossing, pinhole, lifetime, invited };
+        self.open_between(now, &request, crossed.clone())
     }
 
     /// Whether two interfaces are in one zone.
@@ -279,11 +280,13 @@ impl Resources {
     }
 
     /// Whether the requester asks for packets of its own address, and of no other.
-    fn is_own(&self, ask: &PassageRequest<'_>) -> bool {
-        let Some(own) = self.policy().own_address(ask.requester).map(Prefix::host) else { return false };
-        match ask.opening {
-            Opening::Outward => ask.pinhole.flows().all(|flow| flow.packets.src == own),
-            Opening::Reserve | Opening::Block => ask.pinhole.flows().all(|flow| flow.translated().dst == own),
+    fn is_own(&self, request: &PassageRequest<'_>) -> bool {
+        let Some(own) = self.policy().own_address(request.requester).map(Prefix::host) else { return false };
+        match request.opening {
+            Opening::Outward => request.pinhole.flows().all(|flow| flow.packets.src == own),
+            Opening::Reserve | Opening::Block => {
+                request.pinhole.flows().all(|flow| flow.translated().dst == own)
+            }
             Opening::Inward | Opening::Between => false,
         }
     }

@@ -7,7 +7,7 @@ use signalbox_core::IfIndex;
 use signalbox_core::traffic::{FlowFilter, ServiceClass};
 
 use crate::intserv::SpecError;
-use crate::units::{Of, Rate, Span};
+use crate::units::{Rate, Span, UsedOf};
 
 /// A policy rule, by its position in the configuration and its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -300,7 +300,7 @@ impl fmt::Display for PolicyWhy {
             Self::Rate { asked, limit } => write!(f, "rate {} over {}", Rate(*asked), Rate(*limit)),
             Self::Burst { asked, limit } => write!(f, "burst of {asked} octets over {limit}"),
             Self::Total { used, asked, limit } => {
-                write!(f, "total: {} in use by this requester, {} asked", Of(*used, *limit), Rate(*asked))
+                write!(f, "total: {} in use by this requester, {} asked", UsedOf(*used, *limit), Rate(*asked))
             }
             Self::Count { limit } => write!(f, "reservations: this requester has all {limit}"),
             Self::SetupPriority { asked, limit } => write!(f, "setup priority {asked} over {limit}"),
@@ -319,10 +319,10 @@ impl fmt::Display for LinkWhy {
             Self::Mtu { asked, mtu } => write!(f, "mtu: packets of {asked} octets over {mtu}"),
             Self::NotOffered(service) => write!(f, "{service}: not offered"),
             Self::Share { used, asked, limit } => {
-                write!(f, "share: {} in use, {} asked", Of(*used, *limit), Rate(*asked))
+                write!(f, "share: {} in use, {} asked", UsedOf(*used, *limit), Rate(*asked))
             }
             Self::Service { service, used, asked, limit } => {
-                write!(f, "{service}: {} in use, {} asked", Of(*used, *limit), Rate(*asked))
+                write!(f, "{service}: {} in use, {} asked", UsedOf(*used, *limit), Rate(*asked))
             }
             Self::Each { service, asked, limit } => {
                 write!(f, "{service}: rate {} over {} for each", Rate(*asked), Rate(*limit))

@@ -134,7 +134,7 @@ pub struct GrantRequest {
     pub session: Option<Session>,
     /// A grant of the same engine for the same packets at the same interface, without a session. Both share one reservation of
     /// the kernel. The larger value counts, once.
-    pub beside: Option<GrantId>,
+    pub shared_with: Option<GrantId>,
     /// Lifetime without a refresh, if known: a rule may limit it. The engine ends the reservation, not this crate.
     pub lifetime: Option<Duration>,
     /// The resources are held back, but the flow does not get them: the kernel does not know the reservation. A change
@@ -188,7 +188,7 @@ impl GrantRequest {
             priority: Priority::default(),
             reducible: false,
             session: None,
-            beside: None,
+            shared_with: None,
             lifetime: None,
             held: false,
             during: None,

@@ -225,15 +225,15 @@ mod tests {
     /// A message of the requester itself claims nothing.
     #[test]
     fn a_claim_is_stored_if_it_differs() {
-        let one = neighbour("192.0.2.1", Proof::Handshake);
+        let neighbour = neighbour("192.0.2.1", Proof::Handshake);
         let other = "198.51.100.7".parse().unwrap();
-        let of = |claimed| Requester::new(RequestedBy::Neighbour(one), None, Some(claimed));
-        assert_eq!(of(one.address), Requester::neighbour(one));
-        assert_eq!(of(other).claimed, Some(other));
-        assert_eq!(of(other).to_string(), "192.0.2.1 (handshake) for 198.51.100.7");
+        let claiming = |claimed| Requester::new(RequestedBy::Neighbour(neighbour), None, Some(claimed));
+        assert_eq!(claiming(neighbour.address), Requester::neighbour(neighbour));
+        assert_eq!(claiming(other).claimed, Some(other));
+        assert_eq!(claiming(other).to_string(), "192.0.2.1 (handshake) for 198.51.100.7");
         assert_eq!(Requester::local(other, None).to_string(), "local for 198.51.100.7");
         assert_eq!(Requester::at(other).to_string(), "unknown for 198.51.100.7");
-        assert_eq!((of(other).holder(), Requester::at(other).holder()), (one.address, other));
+        assert_eq!((claiming(other).holder(), Requester::at(other).holder()), (neighbour.address, other));
     }
 
     #[test]

@@ -76,17 +76,17 @@ impl<'de> serde::Deserialize<'de> for Rate {
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = unit_of(self.0);
-        write!(f, "{} {}/s", In(self.0, unit.0), unit.1)
+        write!(f, "{} {}/s", InUnit(self.0, unit.0), unit.1)
     }
 }
 
 /// "8 of 10 Mbit/s": both values in the unit of the second.
-pub(crate) struct Of(pub(crate) u64, pub(crate) u64);
+pub(crate) struct UsedOf(pub(crate) u64, pub(crate) u64);
 
-impl fmt::Display for Of {
+impl fmt::Display for UsedOf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = unit_of(self.1);
-        write!(f, "{} of {} {}/s", In(self.0, unit.0), In(self.1, unit.0), unit.1)
+        write!(f, "{} of {} {}/s", InUnit(self.0, unit.0), InUnit(self.1, unit.0), unit.1)
     }
 }
 
@@ -96,9 +96,9 @@ fn unit_of(octets: u64) -> (u64, &'static str) {
 }
 
 /// A rate in octets a second, shown in a unit of that many bits a second.
-struct In(u64, u64);
+struct InUnit(u64, u64);
 
-impl fmt::Display for In {
+impl fmt::Display for InUnit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bits = u128::from(self.0) * 8;
         let unit = u128::from(self.1);

@@ -345,7 +345,7 @@ impl Boomerang {
         else {
             return result;
         };
-        ask.beside = Some(flow.grant);
+        ask.shared_with = Some(flow.grant);
         resources.admit(self.now, &ask)
     }
 

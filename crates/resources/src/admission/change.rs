@@ -21,7 +21,7 @@ impl Resources {
     pub(super) fn carry_out(
         &mut self,
         now: Time,
-        ask: &GrantRequest,
+        request: &GrantRequest,
         plan: Plan,
         replaced: Option<Key>,
     ) -> Admitted {
@@ -43,7 +43,7 @@ impl Resources {
             self.detach(key);
         }
         // A session whose only grant this is has its filters in the reservation.
-        let joined = plan.group.filter(|_| ask.session.is_some()).filter(|group| {
+        let joined = plan.group.filter(|_| request.session.is_some()).filter(|group| {
             let mut members = invariant!(self.groups.get(*group), "a planned reservation stands")
                 .into_iter()
                 .flat_map(|group| group.members.iter());
@@ -53,32 +53,36 @@ impl Resources {
             self.give_own_filters(group);
         }
         let terms = Terms {
-            traffic: ask.traffic,
+            traffic: request.traffic,
             charge: plan.charge,
-            priority: ask.priority,
-            reducible: ask.reducible,
-            lifetime: ask.lifetime,
+            priority: request.priority,
+            reducible: request.reducible,
+            lifetime: request.lifetime,
             rule: plan.rule,
-            policing: ask.policing,
-            held: ask.held,
-            during: ask.during,
+            policing: request.policing,
+            held: request.held,
+            during: request.during,
         };
         let grant = Grant {
-            owner: ask.owner.key,
+            owner: request.owner.key,
             group: plan.group.unwrap_or_default(),
-            requester: self.shared_requester(&ask.requester),
+            requester: self.shared_requester(&request.requester),
             terms: terms.shared(&mut self.terms),
-            extra: GrantExtra::of(plan.guaranteed, joined.map_or_else(Vec::new, |_| ask.filters.clone())),
+            extra: GrantExtra::of(plan.guaranteed, joined.map_or_else(Vec::new, |_| request.filters.clone())),
             since,
         };
         let reservation = Reservation {
-            ifindex: ask.ifindex,
+            ifindex: request.ifindex,
             // A new reservation takes those of the request, one with several grants of a session theirs.
-            filters: if joined.is_some() || plan.group.is_none() { Vec::new() } else { ask.filters.clone() },
+            filters: if joined.is_some() || plan.group.is_none() {
+                Vec::new()
+            } else {
+                request.filters.clone()
+            },
             traffic: grant.conforming(),
             served: grant.served(),
             treatment: plan.treatment,
-            mark_dscp: ask.mark_dscp,
+            mark_dscp: request.mark_dscp,
             excess: plan.excess,
         };
         let key = match replaced {
@@ -98,16 +102,16 @@ impl Resources {
                     record.members.remove(key);
                     record.members.push(key);
                 }
-                self.renew(group, Some(ask.service), reservation);
+                self.renew(group, Some(request.service), reservation);
                 group
             }
-            None => self.open(ask, key, &plan, &reservation),
+            None => self.open(request, key, &plan, &reservation),
         };
         self.changes.note(|| GrantId(key.to_u64()));
         Admitted {
             grant: GrantId(key.to_u64()),
             reservation: id_of(group),
-            given: ask.traffic,
+            given: request.traffic,
             rspec,
             rule: plan.rule.and_then(|rule| self.policy.name(rule)),
             preempted,
@@ -128,27 +132,27 @@ impl Resources {
     }
 
     /// Makes a reservation of one grant.
-    fn open(&mut self, ask: &GrantRequest, grant: Key, plan: &Plan, reservation: &Reservation) -> Key {
+    fn open(&mut self, request: &GrantRequest, grant: Key, plan: &Plan, reservation: &Reservation) -> Key {
         self.made += 1;
         let parameters = Parameters {
             installed: Installed::from(reservation),
-            service: ask.service,
+            service: request.service,
             charge: plan.charge,
-            defending: ask.priority.defending,
+            defending: request.priority.defending,
             during: plan.during,
         };
         let group = Group {
-            ifindex: ask.ifindex,
-            filters: Filters::of(&ask.filters),
+            ifindex: request.ifindex,
+            filters: Filters::of(&request.filters),
             parameters: parameters.shared(&mut self.parameters),
-            protocol: ask.owner.protocol,
-            session: ask.session,
+            protocol: request.owner.protocol,
+            session: request.session,
             members: Members::of(grant),
             age: self.made,
             booked: false,
             account: AccountId::default(),
-            opener: self.shared_requester(&ask.requester),
-            held: ask.held,
+            opener: self.shared_requester(&request.requester),
+            held: request.held,
             announced: false,
             standing: false,
             pending: 0,
@@ -160,11 +164,11 @@ impl Resources {
         if let Some(grant) = invariant!(self.grants.get_mut(grant), "a new reservation has a grant") {
             grant.group = key;
         }
-        if let Some(session) = ask.session {
-            self.sessions.insert(&self.groups, (ask.ifindex, ask.owner.protocol, session), key);
+        if let Some(session) = request.session {
+            self.sessions.insert(&self.groups, (request.ifindex, request.owner.protocol, session), key);
         }
-        let account = self.policy.account(plan.rule, &ask.requester, ask.ifindex);
-        self.book(key, account, Some(plan.hash), !ask.held);
+        let account = self.policy.account(plan.rule, &request.requester, request.ifindex);
+        self.book(key, account, Some(plan.hash), !request.held);
         key
     }
 

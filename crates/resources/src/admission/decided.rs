@@ -101,8 +101,8 @@ impl Resources {
     }
 
     /// Records the refusal of a request that its protocol only tried ([`Resources::dry_run`]).
-    pub fn decide_refused(&mut self, ask: &GrantRequest, refusal: &Refusal) {
-        self.note_refused(ask, None, refusal);
+    pub fn decide_refused(&mut self, request: &GrantRequest, refusal: &Refusal) {
+        self.note_refused(request, None, refusal);
     }
 
     pub(crate) fn note_decision(&mut self, decision: Decision) {
@@ -110,34 +110,34 @@ impl Resources {
     }
 
     /// Whether a grant is what a request asks for, so that the request changes nothing.
-    pub(super) fn stands_as(&self, key: Key, ask: &GrantRequest, rule: Option<u32>) -> bool {
+    pub(super) fn stands_as(&self, key: Key, request: &GrantRequest, rule: Option<u32>) -> bool {
         let Some(grant) = invariant!(self.grants.get(key), "a modified grant stands") else { return false };
         let Some(group) = invariant!(self.groups.get(grant.group), "a modified grant has a reservation")
         else {
             return false;
         };
         let filters = match grant.filters() {
-            [] => group.filters.are(&ask.filters),
-            own => own == ask.filters,
+            [] => group.filters.are(&request.filters),
+            own => own == request.filters,
         };
         filters
-            && grant.terms.traffic == ask.traffic
-            && grant.terms.held == ask.held
+            && grant.terms.traffic == request.traffic
+            && grant.terms.held == request.held
             && grant.terms.rule == rule
-            && group.ifindex == ask.ifindex
-            && group.parameters.service == ask.service
-            && grant.guaranteed().map(|(asked, _)| asked) == ask.guaranteed
-            && *grant.requester == ask.requester
+            && group.ifindex == request.ifindex
+            && group.parameters.service == request.service
+            && grant.guaranteed().map(|(asked, _)| asked) == request.guaranteed
+            && *grant.requester == request.requester
     }
 
     /// A request was granted: a new one, or one that changed something. A further grant of a reservation that stands is a change, or
     /// nothing if it is for the same amount.
-    pub(super) fn note_granted(&mut self, ask: &GrantRequest, admitted: &Admitted, changed: bool) {
+    pub(super) fn note_granted(&mut self, request: &GrantRequest, admitted: &Admitted, changed: bool) {
         if !self.decisions.is_on() {
             return;
         }
         let grant = admitted.grant;
-        if let Some(session) = ask.session_id {
+        if let Some(session) = request.session_id {
             self.decisions.name(grant, session);
         }
         let key = Key::from_u64(grant.0);
@@ -153,7 +153,7 @@ impl Resources {
         let changed = changed || since.is_some();
         let outcome = if changed {
             Outcome::Changed
-        } else if self.decisions.restores(ask.owner.protocol, ask.filters.first()) {
+        } else if self.decisions.restores(request.owner.protocol, request.filters.first()) {
             Outcome::Restored
         } else {
             Outcome::Granted
@@ -164,12 +164,17 @@ impl Resources {
         });
         if let Some(decision) = decision {
             let lasted = decision.lasted.filter(|_| changed);
-            self.push(ask, Decision { lasted, ..decision });
+            self.push(request, Decision { lasted, ..decision });
         }
     }
 
     /// A request was refused. What stood before, if anything, stands.
-    pub(super) fn note_refused(&mut self, ask: &GrantRequest, stands: Option<GrantId>, refusal: &Refusal) {
+    pub(super) fn note_refused(
+        &mut self,
+        request: &GrantRequest,
+        stands: Option<GrantId>,
+        refusal: &Refusal,
+    ) {
         if !self.decisions.is_on() {
             return;
         }
@@ -177,25 +182,25 @@ impl Resources {
         let decision = Decision {
             at: self.decisions.now,
             outcome: Outcome::Refused,
-            subject: subject(&ask.filters),
-            by: By::Reserver(ask.owner.protocol),
+            subject: subject(&request.filters),
+            by: By::Reserver(request.owner.protocol),
             grant: stands,
-            session: ask.session_id.or_else(|| self.decisions.session(stands?)),
-            requester: Arc::new(ask.requester.clone()),
-            speaks: self.policy.speaks(&ask.requester),
-            interface: self.links.get(&ask.ifindex).map(|link| Arc::clone(&link.name)),
-            flows: first_flows(ask.filters.iter().copied()),
+            session: request.session_id.or_else(|| self.decisions.session(stands?)),
+            requester: Arc::new(request.requester.clone()),
+            speaks: self.policy.speaks(&request.requester),
+            interface: self.links.get(&request.ifindex).map(|link| Arc::clone(&link.name)),
+            flows: first_flows(request.filters.iter().copied()),
             extent: Extent {
-                rate: Some(ask.rate()),
-                service: Some(ask.service),
+                rate: Some(request.rate()),
+                service: Some(request.service),
                 opening: None,
-                lifetime: ask.lifetime,
+                lifetime: request.lifetime,
             },
             rule,
             why: Why::Refusal(refusal.clone()),
             lasted: None,
         };
-        self.push(ask, decision);
+        self.push(request, decision);
     }
 
     /// Another node refused a request of which this node has granted its part. That part stands.
@@ -213,8 +218,8 @@ impl Resources {
         }
     }
 
-    fn push(&mut self, ask: &GrantRequest, decision: Decision) {
-        self.counters.decisions_left_out += u64::from(!self.decisions.push(Some(ask.owner), decision));
+    fn push(&mut self, request: &GrantRequest, decision: Decision) {
+        self.counters.decisions_left_out += u64::from(!self.decisions.push(Some(request.owner), decision));
     }
 
     /// A grant ends because its owner gives it back. That is the end of its reservation if it is the only grant of it. A change that

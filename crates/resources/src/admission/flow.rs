@@ -83,8 +83,8 @@ impl Flows {
     pub(super) fn remove(&mut self, key: Key, group: &Group) {
         for filter in group.filters.iter() {
             let hash = self.hash(group.ifindex, &filter);
-            let own = |entry: &Entry| entry.hash == hash && entry.group == key.index();
-            if let Ok(entry) = self.table.find_entry(spread(hash), own) {
+            let same_entry = |entry: &Entry| entry.hash == hash && entry.group == key.index();
+            if let Ok(entry) = self.table.find_entry(spread(hash), same_entry) {
                 entry.remove();
             }
         }

@@ -184,16 +184,16 @@ impl Resources {
     ///
     /// # Errors
     /// The refusal; no state has changed.
-    pub fn admit(&mut self, now: Time, ask: &GrantRequest) -> Result<Admitted, Refusal> {
-        match self.plan(now, ask, None) {
+    pub fn admit(&mut self, now: Time, request: &GrantRequest) -> Result<Admitted, Refusal> {
+        match self.plan(now, request, None) {
             Ok(plan) => {
                 self.counters.admitted += 1;
-                let admitted = self.carry_out(now, ask, plan, None);
-                granted(ask, &admitted);
-                self.note_granted(ask, &admitted, false);
+                let admitted = self.carry_out(now, request, plan, None);
+                granted(request, &admitted);
+                self.note_granted(request, &admitted, false);
                 Ok(admitted)
             }
-            Err(refusal) => Err(self.refused(now, ask, None, refusal)),
+            Err(refusal) => Err(self.refused(now, request, None, refusal)),
         }
     }
 
@@ -203,20 +203,20 @@ impl Resources {
     ///
     /// # Errors
     /// The refusal; the existing reservation stays.
-    pub fn modify(&mut self, now: Time, grant: GrantId, ask: &GrantRequest) -> Result<Admitted, Refusal> {
+    pub fn modify(&mut self, now: Time, grant: GrantId, request: &GrantRequest) -> Result<Admitted, Refusal> {
         let key = Key::from_u64(grant.0);
-        match self.plan(now, ask, Some(key)) {
+        match self.plan(now, request, Some(key)) {
             Ok(plan) => {
                 self.counters.modified += 1;
-                let same = self.decisions.is_on() && self.stands_as(key, ask, plan.rule);
-                let admitted = self.carry_out(now, ask, plan, Some(key));
-                granted(ask, &admitted);
+                let same = self.decisions.is_on() && self.stands_as(key, request, plan.rule);
+                let admitted = self.carry_out(now, request, plan, Some(key));
+                granted(request, &admitted);
                 if !same {
-                    self.note_granted(ask, &admitted, true);
+                    self.note_granted(request, &admitted, true);
                 }
                 Ok(admitted)
             }
-            Err(refusal) => Err(self.refused(now, ask, Some(grant), refusal)),
+            Err(refusal) => Err(self.refused(now, request, Some(grant), refusal)),
         }
     }
 
@@ -249,20 +249,20 @@ impl Resources {
 
     /// The result that a request would have; nothing changes.
     #[must_use]
-    pub fn dry_run(&self, now: Time, ask: &GrantRequest) -> DryRun {
-        self.would(now, ask, None)
+    pub fn dry_run(&self, now: Time, request: &GrantRequest) -> DryRun {
+        self.would(now, request, None)
     }
 
     /// The result that a change would have; nothing changes.
     #[must_use]
-    pub fn dry_modify(&self, now: Time, grant: GrantId, ask: &GrantRequest) -> DryRun {
-        self.would(now, ask, Some(Key::from_u64(grant.0)))
+    pub fn dry_modify(&self, now: Time, grant: GrantId, request: &GrantRequest) -> DryRun {
+        self.would(now, request, Some(Key::from_u64(grant.0)))
     }
 
-    fn would(&self, now: Time, ask: &GrantRequest, replaced: Option<Key>) -> DryRun {
-        let name = self.links.get(&ask.ifindex).map_or("", |link| &link.name);
-        let verdict = self.policy.decide(ask, name, self.wall_us(now));
-        let result = self.plan(now, ask, replaced).map(|plan| {
+    fn would(&self, now: Time, request: &GrantRequest, replaced: Option<Key>) -> DryRun {
+        let name = self.links.get(&request.ifindex).map_or("", |link| &link.name);
+        let verdict = self.policy.decide(request, name, self.wall_us(now));
+        let result = self.plan(now, request, replaced).map(|plan| {
             let groups = plan
                 .victims
                 .iter()
@@ -286,15 +286,15 @@ impl Resources {
     ///
     /// # Errors
     /// The policy refuses the request at any rate.
-    pub fn permitted(&self, now: Time, ask: &GrantRequest) -> Result<u64, Refusal> {
-        let name = self.links.get(&ask.ifindex).map_or("", |link| &link.name);
-        let verdict = self.policy.decide(ask, name, self.wall_us(now));
+    pub fn permitted(&self, now: Time, request: &GrantRequest) -> Result<u64, Refusal> {
+        let name = self.links.get(&request.ifindex).map_or("", |link| &link.name);
+        let verdict = self.policy.decide(request, name, self.wall_us(now));
         let of_one = match verdict.result {
             Ok(()) => u64::MAX,
             Err(Rule::Policy { why: PolicyWhy::Rate { limit, .. }, .. }) => limit,
             Err(rule) => return Err(Refusal { rule, available: 0 }),
         };
-        let Some(key) = self.policy.account(verdict.rule, &ask.requester, ask.ifindex) else {
+        let Some(key) = self.policy.account(verdict.rule, &request.requester, request.ifindex) else {
             return Ok(of_one);
         };
         let (used, reservations) = self.accounts.held(self.accounts.find(&key));
@@ -497,18 +497,18 @@ impl Resources {
     fn refused(
         &mut self,
         now: Time,
-        ask: &GrantRequest,
+        request: &GrantRequest,
         stands: Option<GrantId>,
         refusal: Refusal,
     ) -> Refusal {
         self.decisions.now = self.decisions.now.max(now);
-        self.note_refused(ask, stands, &refusal);
+        self.note_refused(request, stands, &refusal);
         tracing::debug!(
-            protocol = %ask.owner.protocol,
-            owner = ask.owner.key,
-            requester = %ask.requester,
-            ifindex = ask.ifindex.0,
-            rate = ask.rate(),
+            protocol = %request.owner.protocol,
+            owner = request.owner.key,
+            requester = %request.requester,
+            ifindex = request.ifindex.0,
+            rate = request.rate(),
             reason = %refusal,
             "request refused"
         );
@@ -530,13 +530,13 @@ impl Resources {
     }
 }
 
-fn granted(ask: &GrantRequest, admitted: &Admitted) {
+fn granted(request: &GrantRequest, admitted: &Admitted) {
     tracing::debug!(
-        protocol = %ask.owner.protocol,
-        owner = ask.owner.key,
-        requester = %ask.requester,
-        ifindex = ask.ifindex.0,
-        rate = ask.rate(),
+        protocol = %request.owner.protocol,
+        owner = request.owner.key,
+        requester = %request.requester,
+        ifindex = request.ifindex.0,
+        rate = request.rate(),
         grant = admitted.grant.0,
         preempted = admitted.preempted,
         "request granted"

@@ -12,12 +12,13 @@ use crate::request::GrantId;
 impl Resources {
     /// The grants of the reservation that a grant is a part of, the oldest first; the grant itself is one of them.
     fn parts(&self, key: Key) -> impl Iterator<Item = (Key, &Grant)> {
-        let own = self.grants.get(key);
-        let group = own.and_then(|own| invariant!(self.groups.get(own.group), "a grant has a reservation"));
+        let grant = self.grants.get(key);
+        let group =
+            grant.and_then(|grant| invariant!(self.groups.get(grant.group), "a grant has a reservation"));
         let members = group.into_iter().flat_map(|group| group.members.iter());
         members.filter_map(move |member| {
-            let (own, other) = (own?, invariant!(self.grants.get(member), "a member is a grant")?);
-            let same = member == key || (other.owner == own.owner && other.filters() == own.filters());
+            let (grant, other) = (grant?, invariant!(self.grants.get(member), "a member is a grant")?);
+            let same = member == key || (other.owner == grant.owner && other.filters() == grant.filters());
             same.then_some((member, other))
         })
     }

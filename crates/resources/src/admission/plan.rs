@@ -43,40 +43,45 @@ impl Plan {
 type Planned<T> = Result<T, Rule>;
 
 impl Resources {
-    /// The plan to grant `ask`, in place of the grant `replaced` if there is one.
-    pub(super) fn plan(&self, now: Time, ask: &GrantRequest, replaced: Option<Key>) -> Result<Plan, Refusal> {
-        self.planned(now, ask, replaced).map_err(|rule| {
-            let link = self.links.get(&ask.ifindex);
-            let room = |link: &Link| link.room(ask.service, &Freed::default(), now, ask.during);
+    /// The plan to grant `request`, in place of the grant `replaced` if there is one.
+    pub(super) fn plan(
+        &self,
+        now: Time,
+        request: &GrantRequest,
+        replaced: Option<Key>,
+    ) -> Result<Plan, Refusal> {
+        self.planned(now, request, replaced).map_err(|rule| {
+            let link = self.links.get(&request.ifindex);
+            let room = |link: &Link| link.room(request.service, &Freed::default(), now, request.during);
             let available = link.map_or(0, room);
             Refusal { rule, available }
         })
     }
 
-    fn planned(&self, now: Time, ask: &GrantRequest, replaced: Option<Key>) -> Planned<Plan> {
-        let tspec = self.checked(ask)?;
+    fn planned(&self, now: Time, request: &GrantRequest, replaced: Option<Key>) -> Planned<Plan> {
+        let tspec = self.checked(request)?;
         let old = match replaced {
             Some(key) => Some(self.grants.get(key).ok_or(Rule::NoGrant)?),
             None => None,
         };
-        let link = self.links.get(&ask.ifindex).ok_or(Rule::NoInterface(ask.ifindex))?;
+        let link = self.links.get(&request.ifindex).ok_or(Rule::NoInterface(request.ifindex))?;
         let on_link = |why| Rule::Link { interface: Arc::clone(&link.name), why };
-        let target = self.target(ask, replaced, old).map_err(|why| match why {
+        let target = self.target(request, replaced, old).map_err(|why| match why {
             Ok(why) => on_link(why),
             Err(what) => Rule::Request(what),
         })?;
         let group = target.and_then(|key| invariant!(self.groups.get(key), "a target is a reservation"));
         let during = match group {
-            Some(group) => self.during(group, replaced, Some(ask.during)),
-            None => ask.during.filter(|_| link.timed.has_place(&holder(&ask.requester))),
+            Some(group) => self.during(group, replaced, Some(request.during)),
+            None => request.during.filter(|_| link.timed.has_place(&holder(&request.requester))),
         };
-        let hash = self.flows_are_free(now, ask, target, during).map_err(on_link)?;
+        let hash = self.flows_are_free(now, request, target, during).map_err(on_link)?;
 
-        let lessens = old.is_some_and(|old| self.lessens(ask, old));
+        let lessens = old.is_some_and(|old| self.lessens(request, old));
         if !lessens {
-            Self::link_takes(link, ask).map_err(on_link)?;
+            Self::link_takes(link, request).map_err(on_link)?;
         }
-        let verdict = self.policy.decide(ask, &link.name, self.wall_us(now));
+        let verdict = self.policy.decide(request, &link.name, self.wall_us(now));
         let rule = match old {
             Some(old) if lessens => old.terms.rule,
             _ => {
@@ -92,13 +97,13 @@ impl Resources {
         // The resources of a reservation that changes are free for its new size.
         let mut freed = Freed::default();
         if let Some((key, group)) = target.zip(group) {
-            freed.add(key, &group.entry(), ask.service);
+            freed.add(key, &group.entry(), request.service);
         }
         let others = group.map_or(Charge::default(), |group| self.charge_without(group, replaced));
-        let treatment = Self::treatment(link, ask, group, &freed);
+        let treatment = Self::treatment(link, request, group, &freed);
         let whole = |charge: Charge| Entry {
-            service: ask.service,
-            protocol: ask.owner.protocol,
+            service: request.service,
+            protocol: request.owner.protocol,
             charge: others.max(charge),
             own_queue: treatment == Treatment::OwnQueue,
             during,
@@ -107,29 +112,30 @@ impl Resources {
         // If no slack was used, the granted RSpec is the requested one, with all its slack.
         let used = |(asked, given): &(GuaranteedRequest, RSpec)| lessens && *given != asked.rspec;
         let given = old.and_then(Grant::guaranteed).filter(used).map(|(_, given)| given);
-        let asked = Self::guaranteed(ask, &tspec, given)?;
-        let mut charge = Self::charge(link, ask, &tspec, asked);
+        let asked = Self::guaranteed(request, &tspec, given)?;
+        let mut charge = Self::charge(link, request, &tspec, asked);
         let mut guaranteed = asked;
         let (mut victims, mut reduced) = (Vec::new(), None);
         if !lessens || charge.rate > old.map_or(0, |old| old.terms.charge.rate) {
-            let config = link.config.as_ref().map(|config| config.service(ask.service));
+            let config = link.config.as_ref().map(|config| config.service(request.service));
             if let Some(limit) = config.and_then(|config| config.max_each).map(|rate| rate.0)
                 && charge.rate > limit
             {
-                let why = LinkWhy::Each { service: ask.service, asked: charge.rate, limit };
+                let why = LinkWhy::Each { service: request.service, asked: charge.rate, limit };
                 return Err(on_link(why));
             }
             if let Err(why) = link.check(&whole(charge), &freed, now) {
-                let room = link.room(ask.service, &freed, now, during);
-                let slower = Self::with_slack(link, ask, &tspec, guaranteed, room).filter(|slower| {
-                    link.check(&whole(Self::charge(link, ask, &tspec, Some(*slower))), &freed, now).is_ok()
+                let room = link.room(request.service, &freed, now, during);
+                let slower = Self::with_slack(link, request, &tspec, guaranteed, room).filter(|slower| {
+                    link.check(&whole(Self::charge(link, request, &tspec, Some(*slower))), &freed, now)
+                        .is_ok()
                 });
                 if let Some(slower) = slower {
-                    charge = Self::charge(link, ask, &tspec, Some(slower));
+                    charge = Self::charge(link, request, &tspec, Some(slower));
                     guaranteed = Some(slower);
                 } else {
                     let entry = whole(charge);
-                    let found = self.victims(link, ask, &entry, freed.clone(), target, now);
+                    let found = self.victims(link, request, &entry, freed.clone(), target, now);
                     victims = found.ok_or(on_link(why))?;
                     reduced = self.reduced(link, &entry, freed, &victims, now);
                 }
@@ -137,13 +143,13 @@ impl Resources {
         }
         // A reservation that takes the place of a weaker one takes no place of others.
         if group.is_none() && victims.is_empty() {
-            link.has_place(&holder(&ask.requester)).map_err(on_link)?;
+            link.has_place(&holder(&request.requester)).map_err(on_link)?;
         }
         if !lessens {
-            self.account_takes(ask, rule, group, whole(charge).charge.rate)?;
+            self.account_takes(request, rule, group, whole(charge).charge.rate)?;
         }
-        let excess = link.config.as_ref().map(|config| config.service(ask.service).excess.into());
-        let excess = ask.excess.or(excess).unwrap_or(Excess::BestEffort);
+        let excess = link.config.as_ref().map(|config| config.service(request.service).excess.into());
+        let excess = request.excess.or(excess).unwrap_or(Excess::BestEffort);
         Ok(Plan {
             rule,
             guaranteed,
@@ -159,16 +165,16 @@ impl Resources {
     }
 
     /// Checks that depend neither on the link nor on a rule.
-    fn checked(&self, ask: &GrantRequest) -> Planned<TSpec> {
+    fn checked(&self, request: &GrantRequest) -> Planned<TSpec> {
         let most = usize::try_from(self.config.max_filters).unwrap_or(usize::MAX);
-        if ask.filters.is_empty() {
+        if request.filters.is_empty() {
             return Err(Rule::Request("no filter that says which packets"));
         }
-        if ask.filters.len() > most {
+        if request.filters.len() > most {
             return Err(Rule::TableFull { setting: "max_filters", limit: self.config.max_filters });
         }
         let code = |code: Option<u8>| code.is_none_or(|code| code <= 63);
-        for filter in &ask.filters {
+        for filter in &request.filters {
             if filter.src.addr.is_ipv4() != filter.dst.addr.is_ipv4() {
                 return Err(Rule::Request("a filter of two IP versions"));
             }
@@ -176,26 +182,26 @@ impl Resources {
                 return Err(Rule::Request("a filter's code point over 63"));
             }
         }
-        let service = match ask.service {
+        let service = match request.service {
             ServiceClass::Dscp(code) => Some(code),
             _ => None,
         };
-        if !code(service) || !code(ask.mark_dscp) {
+        if !code(service) || !code(request.mark_dscp) {
             return Err(Rule::Request("a code point over 63"));
         }
-        if ask.priority.setup > ask.priority.defending {
+        if request.priority.setup > request.priority.defending {
             return Err(Rule::Request("the setup priority is over the defending priority"));
         }
-        if ask.guaranteed.is_some() && ask.service != ServiceClass::Guaranteed {
+        if request.guaranteed.is_some() && request.service != ServiceClass::Guaranteed {
             return Err(Rule::Request("a service rate without guaranteed service"));
         }
-        TSpec::from_traffic(&ask.traffic).map_err(Rule::Spec)
+        TSpec::from_traffic(&request.traffic).map_err(Rule::Spec)
     }
 
     /// The reservation that the grant has or joins. The error concerns the link or, inside, the request.
     fn target(
         &self,
-        ask: &GrantRequest,
+        request: &GrantRequest,
         replaced: Option<Key>,
         old: Option<&Grant>,
     ) -> Result<Option<Key>, Result<LinkWhy, &'static str>> {
@@ -205,31 +211,33 @@ impl Resources {
         });
         if let Some((key, group)) = mine {
             // Both have the protocol of their owner.
-            if group.session != ask.session {
+            if group.session != request.session {
                 return Err(Err("a change that is of another session"));
             }
-            if group.ifindex == ask.ifindex {
+            if group.ifindex == request.ifindex {
                 let alone = group.members.len() == 1;
                 // Grants that share a reservation without a session are for the same packets.
-                let other = ask.filters.iter().find(|filter| !group.filters.contains(filter));
-                if let Some(other) = other.filter(|_| !alone && ask.session.is_none()) {
+                let other = request.filters.iter().find(|filter| !group.filters.contains(filter));
+                if let Some(other) = other.filter(|_| !alone && request.session.is_none()) {
                     return Err(Ok(LinkWhy::FlowTaken(*other)));
                 }
-                if group.parameters.service != ask.service && !alone {
+                if group.parameters.service != request.service && !alone {
                     return Err(Ok(LinkWhy::OtherService(group.parameters.service)));
                 }
                 return Ok(Some(key));
             }
         }
-        let found = match ask.session {
-            Some(session) => self.sessions.find(&self.groups, (ask.ifindex, ask.owner.protocol, session)),
-            None => self.beside(ask),
+        let found = match request.session {
+            Some(session) => {
+                self.sessions.find(&self.groups, (request.ifindex, request.owner.protocol, session))
+            }
+            None => self.shared_reservation(request),
         };
         let Some(key) = found else { return Ok(None) };
         let Some(group) = invariant!(self.groups.get(key), "a found reservation stands") else {
             return Ok(None);
         };
-        if group.parameters.service != ask.service {
+        if group.parameters.service != request.service {
             return Err(Ok(LinkWhy::OtherService(group.parameters.service)));
         }
         let limit = self.config.max_sharers;
@@ -241,13 +249,13 @@ impl Resources {
     }
 
     /// The reservation of the grant that a request without a session wants to share, if it is for the same packets.
-    fn beside(&self, ask: &GrantRequest) -> Option<Key> {
-        let key = self.grants.get(Key::from_u64(ask.beside?.0))?.group;
+    fn shared_reservation(&self, request: &GrantRequest) -> Option<Key> {
+        let key = self.grants.get(Key::from_u64(request.shared_with?.0))?.group;
         let group = invariant!(self.groups.get(key), "a shared grant has a reservation")?;
         let shared = group.session.is_none()
-            && group.protocol == ask.owner.protocol
-            && group.ifindex == ask.ifindex
-            && group.filters.are(&ask.filters);
+            && group.protocol == request.owner.protocol
+            && group.ifindex == request.ifindex
+            && group.filters.are(&request.filters);
         shared.then_some(key)
     }
 
@@ -256,7 +264,7 @@ impl Resources {
     fn flows_are_free(
         &self,
         now: Time,
-        ask: &GrantRequest,
+        request: &GrantRequest,
         target: Option<Key>,
         during: Option<During>,
     ) -> Result<Option<u32>, LinkWhy> {
@@ -266,26 +274,26 @@ impl Resources {
             Some(key) != target && during.zip(group.parameters.during).is_none_or(meet)
         };
         let mut last = None;
-        for filter in &ask.filters {
-            let hash = self.flows.hash(ask.ifindex, filter);
-            if self.flows.has(&self.groups, (ask.ifindex, filter), hash, meets) {
+        for filter in &request.filters {
+            let hash = self.flows.hash(request.ifindex, filter);
+            if self.flows.has(&self.groups, (request.ifindex, filter), hash, meets) {
                 return Err(LinkWhy::FlowTaken(*filter));
             }
             last = Some(hash);
         }
-        Ok(last.filter(|_| ask.filters.len() == 1))
+        Ok(last.filter(|_| request.filters.len() == 1))
     }
 
     /// Whether a change requests no more in any respect, from the same requester and for the same packets.
-    fn lessens(&self, ask: &GrantRequest, old: &Grant) -> bool {
+    fn lessens(&self, request: &GrantRequest, old: &Grant) -> bool {
         let Some(group) = invariant!(self.groups.get(old.group), "a lessened grant has a reservation") else {
             return false;
         };
         let same_filters = match old.filters() {
-            [] => group.filters.are(&ask.filters),
-            own => *own == *ask.filters,
+            [] => group.filters.are(&request.filters),
+            own => *own == *request.filters,
         };
-        let rspec = match (ask.guaranteed, old.guaranteed()) {
+        let rspec = match (request.guaranteed, old.guaranteed()) {
             (None, None) => true,
             (Some(new), Some((asked, _))) => new.rspec <= asked.rspec && new.terms == asked.terms,
             // Without an RSpec the rate is r of `traffic`.
@@ -293,28 +301,28 @@ impl Resources {
             (Some(_), None) => false,
         };
         rspec
-            && group.ifindex == ask.ifindex
-            && group.parameters.service == ask.service
-            && is_within(&ask.traffic, &old.terms.traffic)
-            && ask.policing == old.terms.policing
-            && ask.requester == *old.requester
-            && ask.priority.defending <= old.terms.priority.defending
-            && old.terms.during.is_none_or(|old| ask.during.is_some_and(|new| new.is_within(&old)))
-            && old.terms.lifetime.is_none_or(|old| ask.lifetime.is_some_and(|new| new <= old))
+            && group.ifindex == request.ifindex
+            && group.parameters.service == request.service
+            && is_within(&request.traffic, &old.terms.traffic)
+            && request.policing == old.terms.policing
+            && request.requester == *old.requester
+            && request.priority.defending <= old.terms.priority.defending
+            && old.terms.during.is_none_or(|old| request.during.is_some_and(|new| new.is_within(&old)))
+            && old.terms.lifetime.is_none_or(|old| request.lifetime.is_some_and(|new| new <= old))
             && same_filters
     }
 
-    fn link_takes(link: &Link, ask: &GrantRequest) -> Result<(), LinkWhy> {
+    fn link_takes(link: &Link, request: &GrantRequest) -> Result<(), LinkWhy> {
         if !link.up {
             return Err(LinkWhy::Down);
         }
         let config = link.config.as_ref().filter(|_| link.capacity() > 0).ok_or(LinkWhy::NoCapacity)?;
-        if !config.service(ask.service).offered {
-            return Err(LinkWhy::NotOffered(ask.service));
+        if !config.service(request.service).offered {
+            return Err(LinkWhy::NotOffered(request.service));
         }
-        let mtu = link.service_mtu(ask.service);
-        if ask.traffic.max_packet > mtu {
-            return Err(LinkWhy::Mtu { asked: ask.traffic.max_packet, mtu });
+        let mtu = link.service_mtu(request.service);
+        if request.traffic.max_packet > mtu {
+            return Err(LinkWhy::Mtu { asked: request.traffic.max_packet, mtu });
         }
         Ok(())
     }
@@ -346,15 +354,15 @@ impl Resources {
     }
 
     /// The queue: the present one, else the requested one, else the configured one.
-    fn treatment(link: &Link, ask: &GrantRequest, group: Option<&Group>, freed: &Freed) -> Treatment {
-        let present = group.map(|group| &group.parameters).filter(|_| ask.treatment.is_none());
-        if let Some(present) = present.filter(|present| present.service == ask.service) {
+    fn treatment(link: &Link, request: &GrantRequest, group: Option<&Group>, freed: &Freed) -> Treatment {
+        let present = group.map(|group| &group.parameters).filter(|_| request.treatment.is_none());
+        if let Some(present) = present.filter(|present| present.service == request.service) {
             return present.installed.treatment;
         }
-        let shared = Treatment::Aggregate(ask.service);
+        let shared = Treatment::Aggregate(request.service);
         let Some(config) = &link.config else { return shared };
         let left = link.own_queues.saturating_sub(freed.own_queues) < config.own_queues;
-        match (ask.treatment, config.service(ask.service).queue) {
+        match (request.treatment, config.service(request.service).queue) {
             (Some(treatment), _) => treatment,
             (None, Queue::Own) => Treatment::OwnQueue,
             (None, Queue::Auto) if left => Treatment::OwnQueue,
@@ -364,14 +372,14 @@ impl Resources {
 
     /// The request of guaranteed service, and the RSpec to begin with: the same, or the one that was granted before.
     fn guaranteed(
-        ask: &GrantRequest,
+        request: &GrantRequest,
         tspec: &TSpec,
         given: Option<RSpec>,
     ) -> Planned<Option<(GuaranteedRequest, RSpec)>> {
-        if ask.service != ServiceClass::Guaranteed {
+        if request.service != ServiceClass::Guaranteed {
             return Ok(None);
         }
-        let asked = ask
+        let asked = request
             .guaranteed
             .unwrap_or_else(|| GuaranteedRequest { rspec: RSpec::of_rate(tspec), terms: Default::default() });
         asked.rspec.checked(tspec).map_err(Rule::Spec)?;
@@ -383,18 +391,19 @@ impl Resources {
     /// The charge of one grant on the link.
     fn charge(
         link: &Link,
-        ask: &GrantRequest,
+        request: &GrantRequest,
         tspec: &TSpec,
         guaranteed: Option<(GuaranteedRequest, RSpec)>,
     ) -> Charge {
         let charge = match guaranteed {
             Some((asked, given)) => Charge {
-                rate: link.with_headers(intserv::whole(given.rate()).max(ask.traffic.rate), &ask.traffic),
+                rate: link
+                    .with_headers(intserv::whole(given.rate()).max(request.traffic.rate), &request.traffic),
                 buffer: intserv::buffer(tspec, given, &asked.terms.plus(link.terms())),
             },
             None => Charge {
-                rate: link.with_headers(ask.traffic.rate, &ask.traffic),
-                buffer: u64::from(ask.traffic.burst),
+                rate: link.with_headers(request.traffic.rate, &request.traffic),
+                buffer: u64::from(request.traffic.burst),
             },
         };
         let least = link.config.as_ref().map_or(0, |config| config.min_rate.0);
@@ -404,13 +413,13 @@ impl Resources {
     /// A lower rate that fits and that the slack allows (RFC 2212).
     fn with_slack(
         link: &Link,
-        ask: &GrantRequest,
+        request: &GrantRequest,
         tspec: &TSpec,
         guaranteed: Option<(GuaranteedRequest, RSpec)>,
         room: u64,
     ) -> Option<(GuaranteedRequest, RSpec)> {
         let (asked, _) = guaranteed?;
-        let room = link.without_headers(room, &ask.traffic);
+        let room = link.without_headers(room, &request.traffic);
         #[expect(clippy::cast_precision_loss, reason = "rounded down below")]
         let mut rate = (room as f32).min(asked.rspec.rate());
         while intserv::whole(rate.clamp(1.0, MAX_RATE)) > room && rate > 1.0 {
@@ -423,17 +432,17 @@ impl Resources {
     fn victims(
         &self,
         link: &Link,
-        ask: &GrantRequest,
+        request: &GrantRequest,
         entry: &Entry,
         freed: Freed,
         spare: Option<Key>,
         now: Time,
     ) -> Option<Vec<Key>> {
-        if !self.config.preemption || ask.priority.setup == 0 {
+        if !self.config.preemption || request.priority.setup == 0 {
             return None;
         }
         let most = usize::try_from(self.config.max_victims).unwrap_or(usize::MAX);
-        let bounds = victims::Bounds { setup: ask.priority.setup, spare, most };
+        let bounds = victims::Bounds { setup: request.priority.setup, spare, most };
         victims::choose(link, &self.groups, entry, freed, bounds, now)
     }
 
@@ -484,12 +493,12 @@ impl Resources {
     /// Whether the account of the reservation may grow so far.
     fn account_takes(
         &self,
-        ask: &GrantRequest,
+        request: &GrantRequest,
         rule: Option<u32>,
         group: Option<&Group>,
         rate: u64,
     ) -> Planned<()> {
-        let Some(key) = self.policy.account(rule, &ask.requester, ask.ifindex) else { return Ok(()) };
+        let Some(key) = self.policy.account(rule, &request.requester, request.ifindex) else { return Ok(()) };
         let account = self.accounts.find(&key);
         let (held, reservations) = self.accounts.held(account);
         let mine = group.filter(|group| account == Some(group.account));

@@ -68,8 +68,8 @@ impl Resources {
             let Some(grant) = invariant!(self.grants.get_mut(member), "a judged member is a grant") else {
                 continue;
             };
-            let ask = asked(grant, group);
-            let verdict = self.policy.decide(&ask, link, wall_us);
+            let request = request_of(grant, group);
+            let verdict = self.policy.decide(&request, link, wall_us);
             if grant.terms.rule != verdict.rule {
                 let terms = Terms { rule: verdict.rule, ..(*grant.terms).clone() };
                 grant.terms = terms.shared(&mut self.terms);
@@ -77,7 +77,7 @@ impl Resources {
             if verdict.result.is_err() {
                 refused.push(member);
             } else {
-                account = self.policy.account(verdict.rule, &ask.requester, ask.ifindex);
+                account = self.policy.account(verdict.rule, &request.requester, request.ifindex);
             }
         }
         if account.as_ref().is_some_and(|account| !self.account_has_room(account, group)) {
@@ -124,7 +124,7 @@ impl Resources {
 }
 
 /// The request that a grant answers.
-fn asked(grant: &Grant, group: &Group) -> GrantRequest {
+fn request_of(grant: &Grant, group: &Group) -> GrantRequest {
     let filters = match grant.filters() {
         [] => group.filters.iter().collect(),
         own => own.to_vec(),

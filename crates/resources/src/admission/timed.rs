@@ -16,7 +16,7 @@ const MOST: usize = 64;
 const MOST_OF_SOURCE: usize = 16;
 
 #[derive(Debug, Clone, Copy)]
-struct One {
+struct TimedEntry {
     group: Key,
     during: During,
     service: ServiceClass,
@@ -24,7 +24,7 @@ struct One {
     holder: IpAddr,
 }
 
-impl One {
+impl TimedEntry {
     /// Whether it has its resources at a moment. One whose end is past has them until it is released.
     fn counts(&self, at: Time, now: Time) -> bool {
         self.during.from <= at && (at < self.during.until || self.during.until <= now)
@@ -42,7 +42,7 @@ pub(crate) struct Peak {
 /// The reservations of a link that count in their time only.
 #[derive(Debug, Default)]
 pub(crate) struct Timed {
-    list: Vec<One>,
+    list: Vec<TimedEntry>,
     most: Charge,
     services: BTreeMap<ServiceClass, u64>,
 }
@@ -56,7 +56,7 @@ impl Timed {
 
     pub(crate) fn insert(&mut self, group: Key, during: During, entry: &Entry, holder: IpAddr) {
         let Entry { service, charge, .. } = *entry;
-        self.list.push(One { group, during, service, charge, holder });
+        self.list.push(TimedEntry { group, during, service, charge, holder });
         self.count();
     }
 

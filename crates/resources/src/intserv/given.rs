@@ -86,7 +86,7 @@ impl Given {
 
     /// The TSpec of senders beside a complete request: what they do not give is as in the request.
     #[must_use]
-    pub fn beside(senders: TSpec, asked: &TSpec) -> TSpec {
+    pub fn complete_senders(senders: TSpec, asked: &TSpec) -> TSpec {
         let (rate, bucket) = (senders.rate(), senders.bucket());
         let rate = if is_zero(rate) || rate >= MAX_RATE { asked.rate() } else { rate };
         let bucket = if is_zero(bucket) || bucket >= MAX_BUCKET { asked.bucket() } else { bucket };
@@ -163,10 +163,10 @@ mod tests {
     #[test]
     fn a_sender_that_gives_nothing_limits_nothing() {
         let asked = sender();
-        assert_eq!(asked.minimum(Given::beside(given(0.0, 0.0, 0.0, 0, 0), &asked)).rate(), 8000.0);
-        assert_eq!(Given::beside(given(OPEN, OPEN, 0.0, 64, 0), &asked), asked);
+        assert_eq!(asked.minimum(Given::complete_senders(given(0.0, 0.0, 0.0, 0, 0), &asked)).rate(), 8000.0);
+        assert_eq!(Given::complete_senders(given(OPEN, OPEN, 0.0, 64, 0), &asked), asked);
         let slow = given(1000.0, 0.0, 0.0, 0, 0);
-        assert_eq!(asked.minimum(Given::beside(slow, &asked)).rate(), 1000.0);
+        assert_eq!(asked.minimum(Given::complete_senders(slow, &asked)).rate(), 1000.0);
     }
 
     #[test]

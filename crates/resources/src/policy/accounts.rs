@@ -6,7 +6,7 @@ use std::sync::Arc;
 use signalbox_core::security::Fingerprint;
 use signalbox_core::{IfIndex, Index, Key, KeyedHasher, Slab, invariant};
 
-use super::asker::Asker;
+use super::requester::JudgedRequester;
 use crate::request::Requester;
 
 /// One requester under one rule at one interface.
@@ -26,14 +26,14 @@ enum Name {
 }
 
 impl AccountKey {
-    pub(super) fn new(rule: u32, ifindex: IfIndex, asker: &Asker<'_>) -> Self {
-        let Requester { peer, token, .. } = asker.requester;
+    pub(super) fn new(rule: u32, ifindex: IfIndex, judged: &JudgedRequester<'_>) -> Self {
+        let Requester { peer, token, .. } = judged.requester;
         // The key of a neighbor that speaks for others is not theirs.
-        let name = match (peer, token, asker.party()) {
+        let name = match (peer, token, judged.party()) {
             (Some(peer), _, None) => Name::Key(peer.key),
             (_, Some(token), _) => Name::Token(Arc::from(token.entity.as_str())),
             (_, None, Some(party)) => Name::Address(party),
-            (None, None, None) => Name::Address(asker.requester.holder()),
+            (None, None, None) => Name::Address(judged.requester.holder()),
         };
         Self { rule, ifindex, name }
     }

@@ -1,7 +1,7 @@
 //! Policy rules, and the resources of each requester under them.
 
 mod accounts;
-mod asker;
+mod requester;
 mod rule;
 
 use core::net::IpAddr;
@@ -17,7 +17,7 @@ use crate::request::{GrantRequest, Neighbour, Proof, Requester};
 use crate::units::{Identity, Net, Trusted};
 
 pub(crate) use accounts::{AccountId, AccountKey, Accounts};
-use asker::Asker;
+use requester::JudgedRequester;
 use rule::Matcher;
 
 /// The rules in the form in which they are applied.
@@ -65,23 +65,23 @@ impl Policy {
     }
 
     /// Applies the first rule that matches, `wall_us` microseconds after 1970.
-    pub(crate) fn decide(&self, ask: &GrantRequest, interface: &str, wall_us: u64) -> Verdict {
-        let uncovered = ask
+    pub(crate) fn decide(&self, request: &GrantRequest, interface: &str, wall_us: u64) -> Verdict {
+        let uncovered = request
             .requester
             .token
             .as_ref()
-            .and_then(|token| token.uncovered(ask.filters.iter().copied(), wall_us));
+            .and_then(|token| token.uncovered(request.filters.iter().copied(), wall_us));
         if let Some(what) = uncovered {
             return Verdict { rule: None, result: Err(Rule::Token(what)) };
         }
-        let asker = self.asker(&ask.requester);
+        let judged = self.judged(&request.requester);
         for (number, rule) in (0..).zip(&self.rules) {
-            if rule.applies(ask, &asker, interface, wall_us) {
-                let result = rule.permits(ask).map_err(|why| self.refusal(number, why));
+            if rule.applies(request, &judged, interface, wall_us) {
+                let result = rule.permits(request).map_err(|why| self.refusal(number, why));
                 return Verdict { rule: Some(number), result };
             }
         }
-        let allowed = self.default == Action::Allow || self.trusts(&ask.requester);
+        let allowed = self.default == Action::Allow || self.trusts(&request.requester);
         let result = if allowed { Ok(()) } else { Err(Rule::Default) };
         Verdict { rule: None, result }
     }
@@ -89,19 +89,19 @@ impl Policy {
     /// The rule that allows a passage; `None`: no rule applies.
     pub(crate) fn passage(
         &self,
-        ask: &PassageRequest<'_>,
+        request: &PassageRequest<'_>,
         crossed: &Crossed,
         wall_us: u64,
     ) -> Result<Option<u32>, Rule> {
-        let packets = ask.pinhole.flows().map(|flow| flow.packets);
-        let token = ask.requester.token.as_ref();
+        let packets = request.pinhole.flows().map(|flow| flow.packets);
+        let token = request.requester.token.as_ref();
         if let Some(what) = token.and_then(|token| token.uncovered(packets, wall_us)) {
             return Err(Rule::Token(what));
         }
-        let asker = self.asker(ask.requester);
+        let judged = self.judged(request.requester);
         let zones = [&crossed.from, &crossed.to].map(|interface| self.zone(interface.as_deref()));
         let mut numbered = (0..).zip(&self.rules);
-        match numbered.find(|(_, rule)| rule.applies_to_passage(ask, &asker, zones, wall_us)) {
+        match numbered.find(|(_, rule)| rule.applies_to_passage(request, &judged, zones, wall_us)) {
             Some((number, rule)) if rule.denies() => Err(self.refusal(number, PolicyWhy::Denied)),
             found => Ok(found.map(|(number, _)| number)),
         }
@@ -118,8 +118,8 @@ impl Policy {
     }
 
     /// The requester, as rules see it. A user of this host needs no neighbor that speaks for it.
-    fn asker<'a>(&self, requester: &'a Requester) -> Asker<'a> {
-        Asker { requester, speaks: self.speaks(requester) }
+    fn judged<'a>(&self, requester: &'a Requester) -> JudgedRequester<'a> {
+        JudgedRequester { requester, speaks: self.speaks(requester) }
     }
 
     /// Whether the claim of a requester counts.
@@ -129,7 +129,7 @@ impl Policy {
 
     /// The address that a requester has itself, as far as it is proved.
     pub(crate) fn own_address(&self, requester: &Requester) -> Option<IpAddr> {
-        self.asker(requester).own_address(self.least)
+        self.judged(requester).own_address(self.least)
     }
 
     /// Whether the requester needs no rule, and a neighbor speaks for the address that it claims. Of a merged request, all
@@ -168,7 +168,7 @@ impl Policy {
     ) -> Option<AccountKey> {
         let rule = rule?;
         let matcher = invariant!(self.matcher(rule), "a decided rule exists")?;
-        matcher.limits_totals().then(|| AccountKey::new(rule, ifindex, &self.asker(requester)))
+        matcher.limits_totals().then(|| AccountKey::new(rule, ifindex, &self.judged(requester)))
     }
 
     /// Whether an account may grow by a request; `used` is its total without the request.

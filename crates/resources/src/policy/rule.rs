@@ -6,7 +6,7 @@ use signalbox_core::pinhole::PinholeFlow;
 use signalbox_core::security::Identity;
 use signalbox_core::traffic::FlowFilter;
 
-use super::asker::Asker;
+use super::requester::JudgedRequester;
 use crate::config::{ANY_NAME, Action, Day, RuleConfig};
 use crate::passage::{PassageRequest, Permission};
 use crate::refusal::{PolicyWhy, RuleName};
@@ -76,46 +76,46 @@ impl Matcher {
     /// Whether the rule applies to this request.
     pub(super) fn applies(
         &self,
-        ask: &GrantRequest,
-        asker: &Asker<'_>,
+        request: &GrantRequest,
+        judged: &JudgedRequester<'_>,
         interface: &str,
         wall_us: u64,
     ) -> bool {
         let rule = &self.config;
-        let requester = &ask.requester;
+        let requester = &request.requester;
         rule.opens.is_empty()
-            && any_or_empty(&rule.signaling, |protocol| *protocol == ask.owner.protocol)
-            && self.is_for(asker)
+            && any_or_empty(&rule.signaling, |protocol| *protocol == request.owner.protocol)
+            && self.is_for(judged)
             && any_or_empty(&rule.user, |user| {
                 requester.names.as_ref().is_some_and(|names| user == ANY_NAME || names.contains(user))
             })
-            && any_or_empty(&rule.service, |services| services.contains(ask.service))
+            && any_or_empty(&rule.service, |services| services.contains(request.service))
             && any_or_empty(&rule.interface, |name| name == interface)
             && self.is_now(wall_us)
             && match rule.action {
                 Action::Allow => {
-                    ask.filters.iter().all(|filter| self.covers(filter) && self.is_of(asker, filter))
+                    request.filters.iter().all(|filter| self.covers(filter) && self.is_of(judged, filter))
                 }
-                Action::Deny => ask.filters.iter().any(|filter| self.touches(filter)),
+                Action::Deny => request.filters.iter().any(|filter| self.touches(filter)),
             }
     }
 
     /// Whether the rule applies to this request for a passage.
     pub(super) fn applies_to_passage(
         &self,
-        ask: &PassageRequest<'_>,
-        asker: &Asker<'_>,
+        request: &PassageRequest<'_>,
+        judged: &JudgedRequester<'_>,
         zones: [Option<&str>; 2],
         wall_us: u64,
     ) -> bool {
         let rule = &self.config;
-        rule.opens.contains(&ask.opening)
+        rule.opens.contains(&request.opening)
             && self.is_between(zones)
-            && self.is_for(asker)
+            && self.is_for(judged)
             && self.is_now(wall_us)
             && match rule.action {
-                Action::Allow => ask.pinhole.flows().all(|flow| self.covers_passage(&flow)),
-                Action::Deny => ask.pinhole.flows().any(|flow| self.touches_passage(&flow)),
+                Action::Allow => request.pinhole.flows().all(|flow| self.covers_passage(&flow)),
+                Action::Deny => request.pinhole.flows().any(|flow| self.touches_passage(&flow)),
             }
     }
 
@@ -128,23 +128,23 @@ impl Matcher {
     }
 
     /// Whether the conditions about the requester match.
-    fn is_for(&self, asker: &Asker<'_>) -> bool {
+    fn is_for(&self, judged: &JudgedRequester<'_>) -> bool {
         let rule = &self.config;
         let by_address = match rule.action {
             Action::Allow => {
-                asker.requester.proof() >= rule.proof.unwrap_or_default()
-                    && (rule.from.is_empty() || asker.is_from(&rule.from, self.least))
-                    && (rule.via.is_empty() || asker.is_via(&rule.via, self.least))
+                judged.requester.proof() >= rule.proof.unwrap_or_default()
+                    && (rule.from.is_empty() || judged.is_from(&rule.from, self.least))
+                    && (rule.via.is_empty() || judged.is_via(&rule.via, self.least))
             }
             Action::Deny => {
-                (rule.from.is_empty() || asker.names(&rule.from))
-                    && (rule.via.is_empty() || asker.passes(&rule.via))
+                (rule.from.is_empty() || judged.names(&rule.from))
+                    && (rule.via.is_empty() || judged.passes(&rule.via))
             }
         };
-        let peer = asker.requester.peer.as_ref();
+        let peer = judged.requester.peer.as_ref();
         by_address
             && any_or_empty(&rule.peer, |wanted| peer.is_some_and(|peer| proved(wanted, peer)))
-            && self.has_token(asker.requester)
+            && self.has_token(judged.requester)
     }
 
     /// Whether the requester has a token of an entity that the rule names.
@@ -159,29 +159,29 @@ impl Matcher {
     }
 
     /// The limit of the rule that this request exceeds, totals excepted.
-    pub(crate) fn permits(&self, ask: &GrantRequest) -> Result<(), PolicyWhy> {
+    pub(crate) fn permits(&self, request: &GrantRequest) -> Result<(), PolicyWhy> {
         let rule = &self.config;
         let over = |asked: u64, limit: Option<u64>| limit.filter(|limit| asked > *limit);
         if rule.action == Action::Deny {
             return Err(PolicyWhy::Denied);
         }
-        let asked = ask.rate();
+        let asked = request.rate();
         if let Some(limit) = over(asked, rule.max_rate.map(|rate| rate.0)) {
             return Err(PolicyWhy::Rate { asked, limit });
         }
-        if let Some(limit) = rule.max_burst.filter(|limit| ask.traffic.burst > *limit) {
-            return Err(PolicyWhy::Burst { asked: ask.traffic.burst, limit });
+        if let Some(limit) = rule.max_burst.filter(|limit| request.traffic.burst > *limit) {
+            return Err(PolicyWhy::Burst { asked: request.traffic.burst, limit });
         }
-        if let Some(limit) = rule.max_setup_priority.filter(|limit| ask.priority.setup > *limit) {
-            return Err(PolicyWhy::SetupPriority { asked: ask.priority.setup, limit });
+        if let Some(limit) = rule.max_setup_priority.filter(|limit| request.priority.setup > *limit) {
+            return Err(PolicyWhy::SetupPriority { asked: request.priority.setup, limit });
         }
-        if let Some(limit) = rule.max_defending_priority.filter(|limit| ask.priority.defending > *limit) {
-            return Err(PolicyWhy::DefendingPriority { asked: ask.priority.defending, limit });
+        if let Some(limit) = rule.max_defending_priority.filter(|limit| request.priority.defending > *limit) {
+            return Err(PolicyWhy::DefendingPriority { asked: request.priority.defending, limit });
         }
         if let Some(limit) = rule.max_lifetime
-            && ask.lifetime.is_none_or(|asked| asked > limit.0)
+            && request.lifetime.is_none_or(|asked| asked > limit.0)
         {
-            return Err(PolicyWhy::Lifetime { asked: ask.lifetime.map(crate::units::Span), limit });
+            return Err(PolicyWhy::Lifetime { asked: request.lifetime.map(crate::units::Span), limit });
         }
         Ok(())
     }
@@ -196,11 +196,11 @@ impl Matcher {
     }
 
     /// Whether the packets are of the requester. Rules that name them by `source` or `destination` decide by that.
-    fn is_of(&self, asker: &Asker<'_>, filter: &FlowFilter) -> bool {
+    fn is_of(&self, judged: &JudgedRequester<'_>, filter: &FlowFilter) -> bool {
         let rule = &self.config;
         rule.from.is_empty()
             || !(rule.source.is_empty() && rule.destination.is_empty())
-            || asker.owns(&rule.from, filter)
+            || judged.owns(&rule.from, filter)
     }
 
     /// Whether any packet of the filter matches.

@@ -18,16 +18,16 @@ fn a_link_gives_its_share_and_no_more() {
     let mut config = config();
     config.links[0].reservable = Share::percent(80);
     let mut resources = start(config);
-    let first = admit(&mut resources, &ask(1, 5));
-    admit(&mut resources, &ask(2, 3));
-    let refused = resources.admit(NOW, &ask(3, 1)).unwrap_err();
+    let first = admit(&mut resources, &request_of(1, 5));
+    admit(&mut resources, &request_of(2, 3));
+    let refused = resources.admit(NOW, &request_of(3, 1)).unwrap_err();
     assert_eq!(refused.to_string(), "eth1: share: 8 of 8 Mbit/s in use, 1 Mbit/s asked");
     assert_eq!((refused.cause(), refused.available), (Cause::Bandwidth, 0));
     resources.release(first.grant);
     resources.release(first.grant);
-    let refused = resources.admit(NOW, &ask(3, 6)).unwrap_err();
+    let refused = resources.admit(NOW, &request_of(3, 6)).unwrap_err();
     assert_eq!(refused.available, 5 * MBIT);
-    admit(&mut resources, &ask(3, 5));
+    admit(&mut resources, &request_of(3, 5));
     assert_eq!(reserved(&resources), 8 * MBIT);
     let counters = resources.counters();
     assert_eq!((counters.admitted, counters.released, counters.refused_resources), (3, 1, 2));
@@ -36,7 +36,7 @@ fn a_link_gives_its_share_and_no_more() {
 #[test]
 fn what_cannot_be_asked_is_refused_in_words() {
     let mut resources = start(config());
-    let good = ask(1, 1);
+    let good = request_of(1, 1);
     let wide = TrafficSpec { max_packet: 1501, ..good.traffic };
     let cases: [(GrantRequest, &str, Cause); 12] = [
         (GrantRequest { ifindex: IfIndex(9), ..good.clone() }, "if9: no such interface", Cause::Interface),
@@ -91,13 +91,13 @@ fn what_cannot_be_asked_is_refused_in_words() {
             Cause::BadRequest,
         ),
         (
-            guaranteed(ask(1, 2), 1, 0),
+            guaranteed(request_of(1, 2), 1, 0),
             "request: service rate R: less than the token rate r",
             Cause::BadRequest,
         ),
     ];
-    for (ask, words, cause) in cases {
-        let refused = resources.admit(NOW, &ask).unwrap_err();
+    for (request, words, cause) in cases {
+        let refused = resources.admit(NOW, &request).unwrap_err();
         assert_eq!((refused.to_string().as_str(), refused.cause()), (words, cause));
     }
     assert_eq!((reserved(&resources), resources.len()), (0, 0));
@@ -111,9 +111,9 @@ fn packets_and_buckets_that_a_link_cannot_take_are_refused() {
     let mut resources = start(config());
     let long = TrafficSpec { max_packet: 9000, ..traffic(MBIT) };
     let words = "eth1: mtu: packets of 9000 octets over 1500";
-    assert_eq!(refusal(&mut resources, &GrantRequest { traffic: long, ..ask(1, 1) }), words);
+    assert_eq!(refusal(&mut resources, &GrantRequest { traffic: long, ..request_of(1, 1) }), words);
     assert_eq!(
-        refusal(&mut resources, &guaranteed(GrantRequest { traffic: long, ..ask(1, 1) }, 1, 0)),
+        refusal(&mut resources, &guaranteed(GrantRequest { traffic: long, ..request_of(1, 1) }, 1, 0)),
         words
     );
     let bad = [
@@ -123,27 +123,28 @@ fn packets_and_buckets_that_a_link_cannot_take_are_refused() {
         TrafficSpec { peak: Some(0), ..traffic(MBIT) },
     ];
     for traffic in bad {
-        for ask in
-            [GrantRequest { traffic, ..ask(1, 1) }, guaranteed(GrantRequest { traffic, ..ask(1, 1) }, 1, 0)]
-        {
-            assert_eq!(resources.admit(NOW, &ask).unwrap_err().cause(), Cause::BadRequest, "{traffic:?}");
+        for request in [
+            GrantRequest { traffic, ..request_of(1, 1) },
+            guaranteed(GrantRequest { traffic, ..request_of(1, 1) }, 1, 0),
+        ] {
+            assert_eq!(resources.admit(NOW, &request).unwrap_err().cause(), Cause::BadRequest, "{traffic:?}");
         }
     }
     let slow_peak = TrafficSpec { peak: Some(1), ..traffic(MBIT) };
     let refused =
-        refusal(&mut resources, &guaranteed(GrantRequest { traffic: slow_peak, ..ask(1, 1) }, 1, 0));
+        refusal(&mut resources, &guaranteed(GrantRequest { traffic: slow_peak, ..request_of(1, 1) }, 1, 0));
     assert_eq!(refused, "request: peak rate p: less than the token rate r");
     // Controlled load ignores the peak rate.
-    admit(&mut resources, &GrantRequest { traffic: slow_peak, ..ask(1, 1) });
+    admit(&mut resources, &GrantRequest { traffic: slow_peak, ..request_of(1, 1) });
 }
 
 /// With p = r and with p unknown, controlled load costs the same. RSVPIS-2211-5-04.
 #[test]
 fn controlled_load_costs_its_token_rate() {
     let mut resources = start(config());
-    admit(&mut resources, &ask(1, 4));
+    admit(&mut resources, &request_of(1, 4));
     let peak = TrafficSpec { peak: Some(4 * MBIT), ..traffic(4 * MBIT) };
-    admit(&mut resources, &GrantRequest { traffic: peak, ..ask(2, 4) });
+    admit(&mut resources, &GrantRequest { traffic: peak, ..request_of(2, 4) });
     assert_eq!(reserved(&resources), 8 * MBIT);
 }
 
@@ -159,26 +160,26 @@ fn each_limit_of_a_service_counts() {
     link.max_reservations = Some(3);
     let mut resources = start(config);
     assert_eq!(
-        refusal(&mut resources, &ask(1, 4)),
+        refusal(&mut resources, &request_of(1, 4)),
         "eth1: controlled-load: rate 4 Mbit/s over 3 Mbit/s for each"
     );
-    admit(&mut resources, &ask(1, 3));
+    admit(&mut resources, &request_of(1, 3));
     assert_eq!(
-        refusal(&mut resources, &ask(2, 3)),
+        refusal(&mut resources, &request_of(2, 3)),
         "eth1: controlled-load: 3 of 5 Mbit/s in use, 3 Mbit/s asked"
     );
-    assert_eq!(refusal(&mut resources, &guaranteed(ask(2, 1), 1, 0)), "eth1: guaranteed: not offered");
-    let best = GrantRequest { service: ServiceClass::Dscp(46), ..ask(2, 2) };
+    assert_eq!(refusal(&mut resources, &guaranteed(request_of(2, 1), 1, 0)), "eth1: guaranteed: not offered");
+    let best = GrantRequest { service: ServiceClass::Dscp(46), ..request_of(2, 2) };
     let large = TrafficSpec { burst: 30_000, ..best.traffic };
     assert_eq!(
         refusal(&mut resources, &GrantRequest { traffic: large, ..best.clone() }),
         "eth1: buffer: 10000 of 35000 octets in use, 30000 asked"
     );
     admit(&mut resources, &best);
-    admit(&mut resources, &ask(3, 1));
+    admit(&mut resources, &request_of(3, 1));
     let small = TrafficSpec { burst: 1_500, ..traffic(MBIT) };
     assert_eq!(
-        refusal(&mut resources, &GrantRequest { traffic: small, ..ask(4, 1) }),
+        refusal(&mut resources, &GrantRequest { traffic: small, ..request_of(4, 1) }),
         "eth1: max_reservations: all 3 in use"
     );
     let available = resources.available(ETH1, ServiceClass::ControlledLoad).unwrap();
@@ -191,11 +192,11 @@ fn each_limit_of_a_service_counts() {
 #[test]
 fn a_full_table_refuses() {
     let mut resources = start(Config { max_reservations: 2, ..config() });
-    admit(&mut resources, &ask(1, 1));
-    let second = admit(&mut resources, &ask(2, 1));
-    assert_eq!(refusal(&mut resources, &ask(3, 1)), "max_reservations: all 2 in use");
+    admit(&mut resources, &request_of(1, 1));
+    let second = admit(&mut resources, &request_of(2, 1));
+    assert_eq!(refusal(&mut resources, &request_of(3, 1)), "max_reservations: all 2 in use");
     // A change of a reservation needs no further entry.
-    resources.modify(NOW, second.grant, &ask(3, 1)).unwrap();
+    resources.modify(NOW, second.grant, &request_of(3, 1)).unwrap();
     assert_eq!(resources.counters().refused_full, 1);
 }
 
@@ -205,8 +206,11 @@ fn link_headers_count() {
     let mut config = config();
     config.links[0].overhead = 14;
     let mut resources = start(config);
-    assert_eq!(refusal(&mut resources, &ask(1, 10)), "eth1: share: 0 of 10 Mbit/s in use, 11.4 Mbit/s asked");
-    admit(&mut resources, &ask(1, 5));
+    assert_eq!(
+        refusal(&mut resources, &request_of(1, 10)),
+        "eth1: share: 0 of 10 Mbit/s in use, 11.4 Mbit/s asked"
+    );
+    admit(&mut resources, &request_of(1, 5));
     assert_eq!(reserved(&resources), 5 * MBIT + 5 * MBIT * 14 / 100);
     // The kernel serves and polices the payload.
     let mut kernel = Kernel::default();
@@ -220,15 +224,15 @@ fn guaranteed_service_costs_its_service_rate_and_buffer() {
     let mut config = config();
     config.links[0].buffer = Some(12_100);
     let mut resources = start(config.clone());
-    let ask = guaranteed(ask(1, 2), 4, 0);
-    let admitted = admit(&mut resources, &ask);
-    assert_eq!(admitted.rspec, Some(ask.guaranteed.unwrap().rspec));
+    let request = guaranteed(request_of(1, 2), 4, 0);
+    let admitted = admit(&mut resources, &request);
+    assert_eq!(admitted.rspec, Some(request.guaranteed.unwrap().rspec));
     assert_eq!(reserved(&resources), 4 * MBIT);
     let mut kernel = Kernel::default();
     kernel.drain(&mut resources);
     assert_eq!(kernel.sum(ETH1), 4 * MBIT);
     config.links[0].buffer = Some(12_099);
-    assert_eq!(refusal(&mut start(config), &ask), "eth1: buffer: 0 of 12099 octets in use, 12100 asked");
+    assert_eq!(refusal(&mut start(config), &request), "eth1: buffer: 0 of 12099 octets in use, 12100 asked");
 }
 
 /// The link has 6 of 10 Mbit/s left; R = 8 is granted with the slack only. The refresh gets the same grant, though the
@@ -236,11 +240,11 @@ fn guaranteed_service_costs_its_service_rate_and_buffer() {
 #[test]
 fn slack_makes_room_and_is_kept() {
     let mut resources = start(config());
-    let first = admit(&mut resources, &ask(1, 4));
+    let first = admit(&mut resources, &request_of(1, 4));
     // b + Ctot = 11,500 octets: from 1,000,000 to 750,000 octets a second takes 3,834 µs.
-    let tight = guaranteed(ask(2, 2), 8, 3_833);
+    let tight = guaranteed(request_of(2, 2), 8, 3_833);
     assert!(resources.admit(NOW, &tight).is_err());
-    let enough = guaranteed(ask(2, 2), 8, 4_000);
+    let enough = guaranteed(request_of(2, 2), 8, 4_000);
     let admitted = admit(&mut resources, &enough);
     let given = RSpec::new(750_000.0, 166).unwrap();
     assert_eq!(admitted.rspec, Some(given));
@@ -254,29 +258,29 @@ fn slack_makes_room_and_is_kept() {
 #[test]
 fn slack_that_was_not_used_is_passed_on() {
     let mut resources = start(config());
-    let first = admit(&mut resources, &guaranteed(ask(1, 2), 4, 1_000));
+    let first = admit(&mut resources, &guaranteed(request_of(1, 2), 4, 1_000));
     assert_eq!(first.rspec, Some(RSpec::new(500_000.0, 1_000).unwrap()));
-    let changed = resources.modify(NOW, first.grant, &guaranteed(ask(1, 2), 4, 2_000)).unwrap();
+    let changed = resources.modify(NOW, first.grant, &guaranteed(request_of(1, 2), 4, 2_000)).unwrap();
     assert_eq!(changed.rspec, Some(RSpec::new(500_000.0, 2_000).unwrap()));
 }
 
 #[test]
 fn a_dry_run_changes_nothing_and_explains() {
     let mut resources = start(config());
-    let good = resources.dry_run(NOW, &ask(1, 6));
+    let good = resources.dry_run(NOW, &request_of(1, 6));
     assert!(good.rule.is_none() && good.result.unwrap().victims.is_empty());
     assert!(resources.is_empty() && resources.poll().is_none());
-    let first = admit(&mut resources, &ask(1, 6));
-    let refused = resources.dry_run(NOW, &ask(2, 6)).result.unwrap_err();
+    let first = admit(&mut resources, &request_of(1, 6));
+    let refused = resources.dry_run(NOW, &request_of(2, 6)).result.unwrap_err();
     assert_eq!(refused.to_string(), "eth1: share: 6 of 10 Mbit/s in use, 6 Mbit/s asked");
-    assert!(resources.dry_modify(NOW, first.grant, &ask(1, 10)).result.is_ok());
+    assert!(resources.dry_modify(NOW, first.grant, &request_of(1, 10)).result.is_ok());
     assert_eq!(resources.counters().refused_resources, 0);
 }
 
 #[test]
 fn views_say_what_stands() {
     let mut resources = start(config());
-    let mut request = guaranteed(ask(1, 2), 4, 7);
+    let mut request = guaranteed(request_of(1, 2), 4, 7);
     request.lifetime = Some(Duration::from_secs(30));
     request.guaranteed =
         Some(GuaranteedRequest { terms: ErrorTerms::default(), ..request.guaranteed.unwrap() });

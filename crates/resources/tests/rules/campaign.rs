@@ -69,7 +69,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn request(wish: &Wish) -> GrantRequest {
-    let mut request = at_priority(wish.priority.0, wish.priority.1, ask(wish.port, wish.mbit));
+    let mut request = at_priority(wish.priority.0, wish.priority.1, request_of(wish.port, wish.mbit));
     if wish.wide {
         request.filters.push(flow(wish.port + 100));
     }
@@ -173,9 +173,9 @@ impl World {
         let pick = |held: &BTreeSet<GrantId>, at: usize| held.iter().nth(at % held.len().max(1)).copied();
         match step {
             Step::Admit(wish) => {
-                let ask = request(&wish);
-                let foreseen = self.resources.dry_run(NOW, &ask).result;
-                match self.resources.admit(NOW, &ask) {
+                let request = request(&wish);
+                let foreseen = self.resources.dry_run(NOW, &request).result;
+                match self.resources.admit(NOW, &request) {
                     Ok(admitted) => {
                         let foreseen = foreseen.unwrap();
                         assert_eq!(foreseen.rspec, admitted.rspec);
@@ -189,17 +189,17 @@ impl World {
                 if let Some(grant) = pick(&self.held, at) {
                     let before = self.resources.reservation(grant).map(|view| format!("{view:?}"));
                     let books: Vec<_> = self.resources.links().map(|link| link.reserved).collect();
-                    let mut ask = request(&wish);
+                    let mut request = request(&wish);
                     if let Some(view) = self.resources.reservation(grant) {
-                        ask.session = view.session;
+                        request.session = view.session;
                         if same {
-                            ask.ifindex = view.ifindex;
-                            ask.filters = view.filters;
-                            ask.service = view.service;
-                            ask.guaranteed = ask.guaranteed.filter(|_| view.rspec.is_some());
+                            request.ifindex = view.ifindex;
+                            request.filters = view.filters;
+                            request.service = view.service;
+                            request.guaranteed = request.guaranteed.filter(|_| view.rspec.is_some());
                         }
                     }
-                    if self.resources.modify(NOW, grant, &ask).is_err() {
+                    if self.resources.modify(NOW, grant, &request).is_err() {
                         assert_eq!(self.resources.reservation(grant).map(|view| format!("{view:?}")), before);
                         assert_eq!(
                             self.resources.links().map(|link| link.reserved).collect::<Vec<_>>(),
@@ -293,8 +293,8 @@ proptest! {
         world.resources.reload(NOW, settings(true, 8, 90)).unwrap();
         world.resources.measured(ETH1, Some(10 * MBIT));
         for port in 0..6 {
-            let ask = ask(port, 1);
-            prop_assert!(world.resources.admit(Time::ZERO, &ask).is_ok());
+            let request = request_of(port, 1);
+            prop_assert!(world.resources.admit(Time::ZERO, &request).is_ok());
         }
     }
 }

@@ -13,13 +13,13 @@ use crate::support::*;
 #[test]
 fn less_is_never_refused() {
     let mut resources = start(config());
-    let load = admit(&mut resources, &ask(1, 4));
-    let sure = admit(&mut resources, &guaranteed(ask(2, 2), 6, 0));
+    let load = admit(&mut resources, &request_of(1, 4));
+    let sure = admit(&mut resources, &guaranteed(request_of(2, 2), 6, 0));
     resources.interfaces(&[signalbox_core::node::Interface { up: false, ..interface(ETH1, "eth1") }]);
-    assert_eq!(refusal(&mut resources, &ask(3, 1)), "eth1: down");
-    assert!(resources.modify(NOW, load.grant, &ask(1, 5)).is_err());
-    resources.modify(NOW, load.grant, &ask(1, 3)).unwrap();
-    resources.modify(NOW, sure.grant, &guaranteed(ask(2, 2), 5, 10)).unwrap();
+    assert_eq!(refusal(&mut resources, &request_of(3, 1)), "eth1: down");
+    assert!(resources.modify(NOW, load.grant, &request_of(1, 5)).is_err());
+    resources.modify(NOW, load.grant, &request_of(1, 3)).unwrap();
+    resources.modify(NOW, sure.grant, &guaranteed(request_of(2, 2), 5, 10)).unwrap();
     assert_eq!(reserved(&resources), 8 * MBIT);
 }
 
@@ -28,27 +28,27 @@ fn less_is_never_refused() {
 fn a_refused_change_changes_nothing() {
     let mut resources = start(config());
     let mut kernel = Kernel::default();
-    let first = admit(&mut resources, &ask(1, 6));
-    admit(&mut resources, &ask(2, 4));
+    let first = admit(&mut resources, &request_of(1, 6));
+    admit(&mut resources, &request_of(2, 4));
     kernel.drain(&mut resources);
     let before = (kernel.installed.clone(), reserved(&resources));
     let view = resources.reservation(first.grant).map(|view| format!("{view:?}"));
-    let asks = [
-        ask(1, 7),
-        ask(2, 1),
-        GrantRequest { filters: vec![], ..ask(1, 1) },
-        GrantRequest { ifindex: ETH2, ..ask(1, 1) },
-        GrantRequest { session: Session::of(Key::from_u64(5)), ..ask(1, 1) },
-        guaranteed(ask(1, 7), 6, 0),
+    let changes = [
+        request_of(1, 7),
+        request_of(2, 1),
+        GrantRequest { filters: vec![], ..request_of(1, 1) },
+        GrantRequest { ifindex: ETH2, ..request_of(1, 1) },
+        GrantRequest { session: Session::of(Key::from_u64(5)), ..request_of(1, 1) },
+        guaranteed(request_of(1, 7), 6, 0),
     ];
-    for change in asks {
+    for change in changes {
         resources.modify(NOW, first.grant, &change).unwrap_err();
         kernel.drain(&mut resources);
         assert_eq!((kernel.installed.clone(), reserved(&resources)), before);
         assert_eq!(resources.reservation(first.grant).map(|view| format!("{view:?}")), view);
     }
     resources.release(first.grant);
-    assert_eq!(resources.modify(NOW, first.grant, &ask(1, 1)).unwrap_err().cause(), Cause::NoGrant);
+    assert_eq!(resources.modify(NOW, first.grant, &request_of(1, 1)).unwrap_err().cause(), Cause::NoGrant);
 }
 
 /// A reservation that moves to another interface leaves the first.
@@ -56,9 +56,10 @@ fn a_refused_change_changes_nothing() {
 fn a_reservation_can_change_its_interface() {
     let mut resources = start(Config { links: vec![link("eth1", 10), link("eth2", 10)], ..config() });
     let mut kernel = Kernel::default();
-    let first = admit(&mut resources, &ask(1, 6));
+    let first = admit(&mut resources, &request_of(1, 6));
     kernel.drain(&mut resources);
-    let moved = resources.modify(NOW, first.grant, &GrantRequest { ifindex: ETH2, ..ask(1, 7) }).unwrap();
+    let moved =
+        resources.modify(NOW, first.grant, &GrantRequest { ifindex: ETH2, ..request_of(1, 7) }).unwrap();
     kernel.drain(&mut resources);
     assert_eq!(moved.grant, first.grant);
     assert_eq!((kernel.sum(ETH1), kernel.sum(ETH2)), (0, 7 * MBIT));
@@ -71,8 +72,8 @@ fn a_reservation_can_change_its_interface() {
 #[test]
 fn one_flow_has_one_reservation() {
     let mut resources = start(config());
-    let first = admit(&mut resources, &ask(1, 1));
-    let twice = GrantRequest { filters: vec![flow(2), flow(1)], ..ask(9, 1) };
+    let first = admit(&mut resources, &request_of(1, 1));
+    let twice = GrantRequest { filters: vec![flow(2), flow(1)], ..request_of(9, 1) };
     let refused = resources.admit(NOW, &twice).unwrap_err();
     let words = "eth1: flow 10.0.0.1 > 10.0.0.2 port 1 proto 17 has a reservation already";
     assert_eq!((refused.to_string().as_str(), refused.cause()), (words, Cause::Conflict));
@@ -85,20 +86,21 @@ fn one_flow_has_one_reservation() {
 fn a_session_is_counted_once() {
     let mut resources = start(config());
     let mut kernel = Kernel::default();
-    let of_session = |port, mbit| GrantRequest { session: Session::of(Key::from_u64(5)), ..ask(port, mbit) };
+    let of_session =
+        |port, mbit| GrantRequest { session: Session::of(Key::from_u64(5)), ..request_of(port, mbit) };
     let old = admit(&mut resources, &of_session(1, 7));
     let new = admit(&mut resources, &of_session(2, 8));
     assert_eq!((old.reservation, reserved(&resources)), (new.reservation, 8 * MBIT));
     kernel.drain(&mut resources);
     let both = &kernel.installed[&old.reservation];
     assert_eq!((both.filters.as_slice(), both.traffic.rate), ([flow(1), flow(2)].as_slice(), 8 * MBIT));
-    assert!(resources.admit(NOW, &ask(3, 3)).is_err());
+    assert!(resources.admit(NOW, &request_of(3, 3)).is_err());
     // The end of the old branch does not affect the new one.
     resources.release(new.grant);
     kernel.drain(&mut resources);
     let left = &kernel.installed[&old.reservation];
     assert_eq!((left.filters.as_slice(), left.traffic.rate), ([flow(1)].as_slice(), 7 * MBIT));
-    admit(&mut resources, &ask(2, 3));
+    admit(&mut resources, &request_of(2, 3));
     resources.release(old.grant);
     kernel.drain(&mut resources);
     assert_eq!((kernel.installed.len(), reserved(&resources)), (1, 3 * MBIT));
@@ -110,7 +112,8 @@ fn a_session_is_counted_once() {
 #[test]
 fn a_session_has_one_service_and_so_many_sharers() {
     let mut resources = start(Config { max_sharers: 2, ..config() });
-    let of_session = |port, mbit| GrantRequest { session: Session::of(Key::from_u64(5)), ..ask(port, mbit) };
+    let of_session =
+        |port, mbit| GrantRequest { session: Session::of(Key::from_u64(5)), ..request_of(port, mbit) };
     let first = admit(&mut resources, &of_session(1, 1));
     let sure = guaranteed(of_session(2, 1), 1, 0);
     assert_eq!(refusal(&mut resources, &sure), "eth1: the session has controlled-load here");
@@ -128,15 +131,15 @@ fn a_session_has_one_service_and_so_many_sharers() {
 fn interfaces_come_and_go() {
     let mut resources = start(config());
     let mut kernel = Kernel::default();
-    let first = admit(&mut resources, &ask(1, 6));
+    let first = admit(&mut resources, &request_of(1, 6));
     kernel.drain(&mut resources);
     // The interface goes down and up again: no reservation is lost.
     let down = signalbox_core::node::Interface { up: false, ..interface(ETH1, "eth1") };
     resources.interfaces(&[down]);
-    assert_eq!(refusal(&mut resources, &ask(2, 1)), "eth1: down");
+    assert_eq!(refusal(&mut resources, &request_of(2, 1)), "eth1: down");
     resources.interfaces(&[interface(ETH1, "eth1")]);
     assert!(kernel.drain(&mut resources).is_empty());
-    admit(&mut resources, &ask(2, 1));
+    admit(&mut resources, &request_of(2, 1));
     kernel.drain(&mut resources);
     // The number now belongs to another interface: all reservations are lost, and the new interface has its own
     // settings.
@@ -145,7 +148,7 @@ fn interfaces_come_and_go() {
     assert_eq!(lost.len(), 2);
     assert_eq!(lost[0], (1, first.grant, LostWhy::InterfaceGone));
     assert!(kernel.installed.is_empty());
-    assert_eq!(refusal(&mut resources, &ask(1, 1)), "wlan0: capacity neither declared nor measured");
+    assert_eq!(refusal(&mut resources, &request_of(1, 1)), "wlan0: capacity neither declared nor measured");
     assert_eq!((resources.len(), resources.counters().interface_lost), (0, 2));
 }
 
@@ -153,7 +156,8 @@ fn interfaces_come_and_go() {
 fn an_administrator_ends_one_reservation() {
     let mut resources = start(config());
     let mut kernel = Kernel::default();
-    let (first, second) = (admit(&mut resources, &ask(1, 2)), admit(&mut resources, &ask(2, 1)));
+    let (first, second) =
+        (admit(&mut resources, &request_of(1, 2)), admit(&mut resources, &request_of(2, 1)));
     kernel.drain(&mut resources);
     resources.delete(first.grant);
     assert_eq!(kernel.drain(&mut resources), [(1, first.grant, LostWhy::Deleted)]);
@@ -170,11 +174,11 @@ fn an_administrator_ends_one_reservation() {
 fn a_link_that_shrinks_loses_the_weakest() {
     let any = LinkConfig { reservable: Share::percent(100), ..LinkConfig::new("*", None) };
     let mut resources = start(Config { links: vec![any], ..config() });
-    assert_eq!(refusal(&mut resources, &ask(1, 1)), "eth1: capacity neither declared nor measured");
+    assert_eq!(refusal(&mut resources, &request_of(1, 1)), "eth1: capacity neither declared nor measured");
     resources.measured(ETH1, Some(10 * MBIT));
     resources.measured(IfIndex(9), Some(1));
     for (port, mbit, strength) in [(1, 4, 5), (2, 2, 0), (3, 1, 0), (4, 3, 9)] {
-        admit(&mut resources, &at_priority(0, strength, ask(port, mbit)));
+        admit(&mut resources, &at_priority(0, strength, request_of(port, mbit)));
     }
     let mut kernel = Kernel::default();
     kernel.drain(&mut resources);

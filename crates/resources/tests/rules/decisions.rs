@@ -27,11 +27,11 @@ fn outcomes(resources: &mut Resources) -> Vec<Outcome> {
 fn a_reservation_has_a_record_when_it_is_granted_changed_and_ended() {
     let mut resources = recording(config());
     let session_id = Some(SessionId([7; 16]));
-    let first = GrantRequest { session_id, ..ask(5004, 4) };
+    let first = GrantRequest { session_id, ..request_of(5004, 4) };
     let grant = admit(&mut resources, &first).grant;
     // What changes nothing is no decision.
     resources.modify(NOW, grant, &first).unwrap();
-    resources.modify(NOW, grant, &GrantRequest { session_id, ..ask(5004, 6) }).unwrap();
+    resources.modify(NOW, grant, &GrantRequest { session_id, ..request_of(5004, 6) }).unwrap();
     resources.begin(NOW + Duration::from_secs(90));
     resources.because(End::TornDown);
     resources.release(grant);
@@ -59,7 +59,7 @@ fn a_reservation_has_a_record_when_it_is_granted_changed_and_ended() {
 #[test]
 fn a_reason_holds_for_one_input() {
     let mut resources = recording(config());
-    let grants = [5004, 5005].map(|port| admit(&mut resources, &ask(port, 1)).grant);
+    let grants = [5004, 5005].map(|port| admit(&mut resources, &request_of(port, 1)).grant);
     resources.because(End::Expired);
     resources.release(grants[0]);
     resources.begin(NOW);
@@ -71,23 +71,23 @@ fn a_reason_holds_for_one_input() {
 #[test]
 fn a_refusal_names_what_refused() {
     let mut resources = recording(config());
-    let refused = resources.admit(NOW, &ask(5004, 11)).unwrap_err();
-    let one = taken(&mut resources).remove(0);
-    assert_eq!((one.outcome, one.grant, one.lasted), (Outcome::Refused, None, None));
-    assert_eq!((one.extent.rate, &one.why), (Some(11 * MBIT), &Why::Refusal(refused)));
-    assert!(one.why.to_string().starts_with("eth1: share:"), "{}", one.why);
+    let refused = resources.admit(NOW, &request_of(5004, 11)).unwrap_err();
+    let decision = taken(&mut resources).remove(0);
+    assert_eq!((decision.outcome, decision.grant, decision.lasted), (Outcome::Refused, None, None));
+    assert_eq!((decision.extent.rate, &decision.why), (Some(11 * MBIT), &Why::Refusal(refused)));
+    assert!(decision.why.to_string().starts_with("eth1: share:"), "{}", decision.why);
 
     // Who asks for less at once gets one record, of the result.
-    let _ = resources.admit(NOW, &ask(5004, 11));
-    admit(&mut resources, &ask(5004, 3));
+    let _ = resources.admit(NOW, &request_of(5004, 11));
+    admit(&mut resources, &request_of(5004, 3));
     assert_eq!(outcomes(&mut resources), [Outcome::Granted]);
 }
 
 #[test]
 fn what_is_lost_is_restored_by_the_next_request() {
     let mut resources = recording(Config { preemption: true, ..config() });
-    admit(&mut resources, &at_priority(0, 1, ask(5004, 10)));
-    let strong = admit(&mut resources, &at_priority(5, 5, ask(5005, 10))).grant;
+    admit(&mut resources, &at_priority(0, 1, request_of(5004, 10)));
+    let strong = admit(&mut resources, &at_priority(5, 5, request_of(5005, 10))).grant;
     let all = taken(&mut resources);
     assert_eq!(
         all.iter().map(|one| (one.outcome, one.flows[0])).collect::<Vec<_>>(),
@@ -95,7 +95,7 @@ fn what_is_lost_is_restored_by_the_next_request() {
     );
     assert_eq!(all[1].why, Why::Lost(LostWhy::Preempted));
     resources.delete(strong);
-    admit(&mut resources, &at_priority(0, 1, ask(5004, 10)));
+    admit(&mut resources, &at_priority(0, 1, request_of(5004, 10)));
     resources.interfaces(&[interface(ETH2, "eth2")]);
     assert_eq!(outcomes(&mut resources), [Outcome::Ended, Outcome::Restored, Outcome::Lost]);
 }
@@ -105,9 +105,9 @@ fn what_is_lost_is_restored_by_the_next_request() {
 fn refusals_of_one_source_are_limited() {
     let mut resources = recording(config());
     for port in 0..1000 {
-        let _ = resources.admit(NOW, &ask(port, 11));
+        let _ = resources.admit(NOW, &request_of(port, 11));
     }
-    let mut other = ask(1, 11);
+    let mut other = request_of(1, 11);
     other.requester = Requester::at("192.0.2.9".parse().unwrap());
     let _ = resources.admit(NOW, &other);
     let all = taken(&mut resources);
@@ -119,7 +119,7 @@ fn refusals_of_one_source_are_limited() {
 #[test]
 fn a_node_that_records_nothing_queues_nothing() {
     let mut resources = start(config());
-    let grant = admit(&mut resources, &ask(5004, 1)).grant;
+    let grant = admit(&mut resources, &request_of(5004, 1)).grant;
     resources.release(grant);
     assert_eq!((resources.next_decision(), resources.counters().decisions_left_out), (None, 0));
 }

@@ -12,10 +12,10 @@ use signalbox_resources::{Config, GrantRequest, Policing};
 use crate::support::*;
 
 /// The reservation that is installed for a request.
-fn installed(ask: &GrantRequest) -> Reservation {
+fn installed(request: &GrantRequest) -> Reservation {
     let mut resources = start(config());
     let mut kernel = Kernel::default();
-    admit(&mut resources, ask);
+    admit(&mut resources, request);
     kernel.drain(&mut resources);
     kernel.installed.into_values().next().unwrap()
 }
@@ -25,7 +25,7 @@ fn behind(terms: ErrorTerms, policing: Policing) -> GrantRequest {
     #[expect(clippy::cast_precision_loss, reason = "small")]
     let rspec = RSpec::new((2 * MBIT) as f32, 0).unwrap();
     let guaranteed = Some(GuaranteedRequest { rspec, terms });
-    GrantRequest { service: ServiceClass::Guaranteed, guaranteed, policing, ..ask(1, 1) }
+    GrantRequest { service: ServiceClass::Guaranteed, guaranteed, policing, ..request_of(1, 1) }
 }
 
 const TERMS: ErrorTerms = ErrorTerms { c_tot: 9000, d_tot: 90_000, c_sum: 3000, d_sum: 40_000 };
@@ -40,7 +40,7 @@ fn a_queue_is_served_at_the_service_rate() {
     assert_eq!(reservation.traffic, traffic(MBIT));
     let equal = GrantRequest { guaranteed: None, ..behind(ErrorTerms::default(), EDGE) };
     assert_eq!((installed(&equal).served, installed(&equal).rate()), (None, MBIT));
-    assert_eq!(installed(&ask(1, 1)).served, None);
+    assert_eq!(installed(&request_of(1, 1)).served, None);
 }
 
 /// RSVPIS-2212-Policing-01, RSVPIS-2212-Policing-03, RSVPIS-2212-Policing-04: the token bucket itself applies at the
@@ -71,7 +71,7 @@ fn inside_the_network_queues_are_allowed_for() {
 /// RSVPIS-2211-7-04: each node polices controlled load for itself, at any position on the path.
 #[test]
 fn controlled_load_is_policed_everywhere() {
-    let inside = installed(&GrantRequest { policing: INSIDE, ..ask(1, 1) });
+    let inside = installed(&GrantRequest { policing: INSIDE, ..request_of(1, 1) });
     assert_eq!(inside.traffic, traffic(MBIT));
 }
 
@@ -106,7 +106,7 @@ fn a_service_may_take_smaller_packets_than_its_link() {
     assert_eq!(refusal(&mut resources, &large), "eth1: mtu: packets of 1001 octets over 1000");
     large.traffic.max_packet = 1000;
     admit(&mut resources, &large);
-    let mut larger = ask(2, 1);
+    let mut larger = request_of(2, 1);
     larger.traffic.max_packet = 1501;
     assert_eq!(refusal(&mut resources, &larger), "eth1: mtu: packets of 1501 octets over 1500");
 }
@@ -142,7 +142,7 @@ fn a_tunnel_gives_nothing_unless_it_is_named() {
         resources.interfaces(std::slice::from_ref(&tunnel));
         let available = resources.available(ETH1, ServiceClass::ControlledLoad);
         assert_eq!(available.is_some(), gives, "{name}");
-        assert_eq!(resources.admit(NOW, &ask(1, 1)).is_ok(), gives, "{name}");
+        assert_eq!(resources.admit(NOW, &request_of(1, 1)).is_ok(), gives, "{name}");
     }
 }
 

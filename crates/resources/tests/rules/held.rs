@@ -7,7 +7,7 @@ use signalbox_resources::{GrantRequest, LostWhy, ResourceOutput};
 use crate::support::*;
 
 fn held(port: u16, mbit: u64) -> GrantRequest {
-    GrantRequest { held: true, ..ask(port, mbit) }
+    GrantRequest { held: true, ..request_of(port, mbit) }
 }
 
 /// The next output that concerns the kernel: the rate in Mbit/s that it installs; 0: it removes.
@@ -29,13 +29,13 @@ fn held_resources_are_booked_and_not_installed() {
     let mut resources = start(config());
     let grant = admit(&mut resources, &held(1, 6)).grant;
     assert_eq!((reserved(&resources), kernel(&mut resources)), (6 * MBIT, None));
-    assert!(resources.admit(NOW, &ask(2, 5)).is_err());
-    resources.modify(NOW, grant, &ask(1, 6)).unwrap();
+    assert!(resources.admit(NOW, &request_of(2, 5)).is_err());
+    resources.modify(NOW, grant, &request_of(1, 6)).unwrap();
     assert_eq!((kernel(&mut resources), kernel(&mut resources)), (Some(6), None));
     resources.modify(NOW, grant, &held(1, 4)).unwrap();
     assert_eq!((kernel(&mut resources), kernel(&mut resources)), (Some(0), None));
     assert_eq!(reserved(&resources), 4 * MBIT);
-    resources.modify(NOW, grant, &ask(1, 3)).unwrap();
+    resources.modify(NOW, grant, &request_of(1, 3)).unwrap();
     assert_eq!(kernel(&mut resources), Some(3));
     resources.release(grant);
     assert_eq!((kernel(&mut resources), reserved(&resources)), (Some(0), 0));
@@ -50,10 +50,10 @@ fn held_resources_are_booked_and_not_installed() {
 fn a_change_back_cancels_the_installation() {
     let mut resources = start(config());
     let grant = admit(&mut resources, &held(1, 6)).grant;
-    resources.modify(NOW, grant, &ask(1, 6)).unwrap();
+    resources.modify(NOW, grant, &request_of(1, 6)).unwrap();
     resources.modify(NOW, grant, &held(1, 6)).unwrap();
     assert_eq!(kernel(&mut resources), None);
-    resources.modify(NOW, grant, &ask(1, 6)).unwrap();
+    resources.modify(NOW, grant, &request_of(1, 6)).unwrap();
     assert_eq!((kernel(&mut resources), kernel(&mut resources)), (Some(6), None));
 }
 
@@ -63,17 +63,18 @@ fn a_session_installs_what_is_not_held() {
     let mut resources = start(config());
     let session = Session::of(Key::from_u64(7));
     let owner = |key| signalbox_resources::Owner { protocol: ReserverId(240), key };
-    let one = |key, held, mbit| GrantRequest { session, held, owner: owner(key), ..ask(1, mbit) };
-    let reserve = admit(&mut resources, &one(1, true, 4)).grant;
+    let reservation =
+        |key, held, mbit| GrantRequest { session, held, owner: owner(key), ..request_of(1, mbit) };
+    let reserve = admit(&mut resources, &reservation(1, true, 4)).grant;
     assert_eq!((kernel(&mut resources), reserved(&resources)), (None, 4 * MBIT));
-    let commit = admit(&mut resources, &one(2, false, 3)).grant;
+    let commit = admit(&mut resources, &reservation(2, false, 3)).grant;
     assert_eq!((kernel(&mut resources), reserved(&resources)), (Some(3), 4 * MBIT));
-    let change = admit(&mut resources, &one(3, true, 8)).grant;
+    let change = admit(&mut resources, &reservation(3, true, 8)).grant;
     assert_eq!((kernel(&mut resources), reserved(&resources)), (None, 8 * MBIT));
     resources.release(change);
     resources.release(reserve);
     assert_eq!((kernel(&mut resources), reserved(&resources)), (None, 3 * MBIT));
-    resources.modify(NOW, commit, &one(2, true, 3)).unwrap();
+    resources.modify(NOW, commit, &reservation(2, true, 3)).unwrap();
     assert_eq!((kernel(&mut resources), reserved(&resources)), (Some(0), 3 * MBIT));
 }
 
@@ -81,7 +82,7 @@ fn a_session_installs_what_is_not_held() {
 #[test]
 fn held_resources_are_lost_like_others() {
     let mut resources = start(config());
-    let grant = admit(&mut resources, &ask(1, 6)).grant;
+    let grant = admit(&mut resources, &request_of(1, 6)).grant;
     let id = match resources.poll() {
         Some(ResourceOutput::Install { id, .. }) => id,
         other => panic!("{other:?}"),

@@ -1,7 +1,6 @@
 //! The guarantees of admission control, of the policy and of the IntServ arithmetic.
 
 mod admission;
-mod asker;
 mod campaign;
 #[cfg(feature = "serde")]
 mod changes;
@@ -18,6 +17,7 @@ mod places;
 mod policy;
 mod preemption;
 mod reload;
+mod requester;
 mod support;
 mod timed;
 mod token;

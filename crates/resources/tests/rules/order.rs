@@ -197,13 +197,13 @@ proptest! {
     /// The sum is the same in any order of the summands, and is not below its parts.
     #[test]
     fn sums_do_not_depend_on_the_order(mut specs in prop::collection::vec(any_tspec(), 1..8)) {
-        let there = TSpec::sum(specs.iter().copied());
+        let forwards = TSpec::sum(specs.iter().copied());
         specs.reverse();
-        prop_assert_eq!(there, TSpec::sum(specs.iter().copied()));
+        prop_assert_eq!(forwards, TSpec::sum(specs.iter().copied()));
         let middle = specs.len() / 2;
         specs.rotate_left(middle);
-        prop_assert_eq!(there, TSpec::sum(specs.iter().copied()));
-        if let Ok(sum) = there {
+        prop_assert_eq!(forwards, TSpec::sum(specs.iter().copied()));
+        if let Ok(sum) = forwards {
             prop_assert!(specs.iter().all(|spec| sum >= *spec));
         }
         prop_assert_eq!(TSpec::sum([specs[0]]), Ok(specs[0]));

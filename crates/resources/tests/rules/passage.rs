@@ -24,7 +24,7 @@ fn resources(config: Config) -> Resources {
 }
 
 /// The answer to an adjacent node that asks for a flow.
-fn ask(
+fn open(
     resources: &mut Resources,
     requester: &str,
     opening: Opening,
@@ -32,11 +32,11 @@ fn ask(
     invited: bool,
 ) -> Result<Passage, String> {
     let pinhole = Pinhole::allow(FlowFilter::between(host(src), host(dst)));
-    ask_for(resources, requester, opening, &pinhole, invited)
+    open_pinhole(resources, requester, opening, &pinhole, invited)
 }
 
 /// The answer to an adjacent node that asks for a pinhole.
-fn ask_for(
+fn open_pinhole(
     resources: &mut Resources,
     requester: &str,
     opening: Opening,
@@ -48,9 +48,9 @@ fn ask_for(
     let requester = Requester::neighbour(neighbour);
     let lifetime = Duration::from_secs(60);
     let crossing = Crossing::default();
-    let ask = PassageRequest { requester: &requester, opening, crossing, pinhole, lifetime, invited };
-    let dry = resources.dry_passage(Time::ZERO, &ask);
-    let opened = resources.open_passage(Time::ZERO, &ask);
+    let request = PassageRequest { requester: &requester, opening, crossing, pinhole, lifetime, invited };
+    let dry = resources.dry_passage(Time::ZERO, &request);
+    let opened = resources.open_passage(Time::ZERO, &request);
     assert_eq!(
         dry.result.as_ref().err(),
         opened.as_ref().err(),
@@ -76,7 +76,7 @@ fn a_host_opens_for_itself_and_no_node_opens_towards_the_inside() {
         (INSIDE, Opening::Inward, back, false, false),
         (FAR, Opening::Inward, back, true, true),
     ] {
-        let result = ask(&mut resources, requester, opening, flow, invited);
+        let result = open(&mut resources, requester, opening, flow, invited);
         assert_eq!(result.as_ref().map(Passage::rule).ok(), allowed.then_some(None), "{opening}");
         if !allowed {
             assert_eq!(result.unwrap_err(), DEFAULT);
@@ -96,26 +96,26 @@ fn rules_with_opens_are_for_passages_and_others_are_not() {
         limited,
     ];
     let mut resources = resources(Config { rules, ..Config::default() });
-    let refused = ask(&mut resources, FAR, Opening::Inward, (FAR, "10.0.0.9"), true).unwrap_err();
+    let refused = open(&mut resources, FAR, Opening::Inward, (FAR, "10.0.0.9"), true).unwrap_err();
     assert_eq!(refused, "rule 2 'printer': denied", "also what a host inside waits for");
-    let first = ask(&mut resources, FAR, Opening::Inward, (FAR, INSIDE), false).unwrap();
+    let first = open(&mut resources, FAR, Opening::Inward, (FAR, INSIDE), false).unwrap();
     assert_eq!(first.rule().unwrap().to_string(), "rule 3 'web'");
-    let refused = ask(&mut resources, FAR, Opening::Inward, (FAR, INSIDE), false).unwrap_err();
+    let refused = open(&mut resources, FAR, Opening::Inward, (FAR, INSIDE), false).unwrap_err();
     assert_eq!(refused, "rule 3 'web': reservations: this requester has all 1");
     resources.close_passage(first);
-    assert!(ask(&mut resources, FAR, Opening::Inward, (FAR, INSIDE), false).is_ok());
-    assert!(ask(&mut resources, FAR, Opening::Outward, (INSIDE, FAR), false).is_err(), "for one kind only");
+    assert!(open(&mut resources, FAR, Opening::Inward, (FAR, INSIDE), false).is_ok());
+    assert!(open(&mut resources, FAR, Opening::Outward, (INSIDE, FAR), false).is_err(), "for one kind only");
 }
 
 #[test]
 fn a_requester_leaves_others_their_share() {
     let mut resources = resources(Config { max_pinholes: 64, ..Config::default() });
     let taken = (0..99)
-        .filter(|_| ask(&mut resources, INSIDE, Opening::Outward, (INSIDE, FAR), false).is_ok())
+        .filter(|_| open(&mut resources, INSIDE, Opening::Outward, (INSIDE, FAR), false).is_ok())
         .count();
     assert_eq!(taken, 48);
-    assert!(ask(&mut resources, "10.0.0.2", Opening::Outward, ("10.0.0.2", FAR), false).is_ok());
-    let refused = ask(&mut resources, INSIDE, Opening::Outward, (INSIDE, FAR), false).unwrap_err();
+    assert!(open(&mut resources, "10.0.0.2", Opening::Outward, ("10.0.0.2", FAR), false).is_ok());
+    let refused = open(&mut resources, INSIDE, Opening::Outward, (INSIDE, FAR), false).unwrap_err();
     assert_eq!((refused.as_str(), resources.passage_count()), ("max_pinholes: all 64 in use", 49));
 }
 
@@ -144,7 +144,7 @@ fn both_ports_of_a_pair_are_judged() {
     let mut resources = resources(config);
     let mut pair = |port, second_port| {
         let pinhole = Pinhole { second_port, ..Pinhole::allow(udp(Some(port))) };
-        let passage = ask_for(&mut resources, FAR, Opening::Inward, &pinhole, false)?;
+        let passage = open_pinhole(&mut resources, FAR, Opening::Inward, &pinhole, false)?;
         let reloaded = resources.judge_passage(Time::ZERO, passage, &pinhole, Duration::from_secs(60));
         assert!(reloaded.is_ok(), "{port}");
         Ok::<_, String>(())
@@ -154,7 +154,7 @@ fn both_ports_of_a_pair_are_judged() {
     assert_eq!(pair(4999, true), Err(DEFAULT.to_owned()), "the first port is beside what is allowed");
     let mut narrow = resources_with(vec![about("one", Action::Allow, "5899")]);
     let pinhole = Pinhole { second_port: true, ..Pinhole::allow(udp(Some(5899))) };
-    assert_eq!(ask_for(&mut narrow, FAR, Opening::Inward, &pinhole, false).unwrap_err(), DEFAULT);
+    assert_eq!(open_pinhole(&mut narrow, FAR, Opening::Inward, &pinhole, false).unwrap_err(), DEFAULT);
 }
 
 fn resources_with(rules: Vec<RuleConfig>) -> Resources {
@@ -189,12 +189,13 @@ fn wildcards_are_judged_as_all_that_they_match() {
     ] {
         let asked = |rules| {
             let pinhole = Pinhole::allow(packets);
-            ask_for(&mut resources_with(rules), FAR, Opening::Inward, &pinhole, true).map(drop)
+            open_pinhole(&mut resources_with(rules), FAR, Opening::Inward, &pinhole, true).map(drop)
         };
         assert_eq!(asked(vec![deny.clone()]), Err(format!("rule 1 '{}': denied", deny.name)), "{packets}");
         assert_eq!(asked(Vec::new()), Ok(()));
         let pinhole = Pinhole::allow(packets);
-        let result = ask_for(&mut resources_with(vec![only.clone()]), FAR, Opening::Inward, &pinhole, false);
+        let result =
+            open_pinhole(&mut resources_with(vec![only.clone()]), FAR, Opening::Inward, &pinhole, false);
         assert_eq!(result.unwrap_err(), DEFAULT, "{packets}");
     }
 }
@@ -221,11 +222,11 @@ fn a_translated_flow_is_judged_in_both_forms() {
         (to(INSIDE, Action::Deny, "40001"), true, true),
     ] {
         let text = format!("{rule:?}");
-        let result = ask_for(&mut resources_with(vec![rule]), FAR, Opening::Inward, &pinhole, invited);
+        let result = open_pinhole(&mut resources_with(vec![rule]), FAR, Opening::Inward, &pinhole, invited);
         assert_eq!(result.is_ok(), allowed, "{text}");
     }
     // What a host reserves is its own behind the translation.
-    let asked = ask_for(&mut resources_with(Vec::new()), INSIDE, Opening::Reserve, &pinhole, false);
+    let asked = open_pinhole(&mut resources_with(Vec::new()), INSIDE, Opening::Reserve, &pinhole, false);
     assert!(asked.is_ok());
     // The source that a NAT gives is that of all hosts inside: no rule allows by it.
     let out = FlowFilter { protocol: Some(17), ..FlowFilter::between(host(INSIDE), host(FAR)) };
@@ -244,7 +245,7 @@ fn a_translated_flow_is_judged_in_both_forms() {
         };
         let mut resources = resources_with(vec![rule]);
         assert_eq!(
-            ask_for(&mut resources, "10.0.0.77", Opening::Outward, &out, action == Action::Deny).is_ok(),
+            open_pinhole(&mut resources, "10.0.0.77", Opening::Outward, &out, action == Action::Deny).is_ok(),
             allowed
         );
     }
@@ -258,13 +259,13 @@ fn a_prefix_is_not_a_hosts_own() {
         let src = Prefix { addr: INSIDE.parse().unwrap(), len };
         let pinhole = Pinhole::allow(FlowFilter::between(src, host(FAR)));
         assert_eq!(
-            ask_for(&mut resources, INSIDE, Opening::Outward, &pinhole, false).is_ok(),
+            open_pinhole(&mut resources, INSIDE, Opening::Outward, &pinhole, false).is_ok(),
             allowed,
             "{len}"
         );
         let pinhole = Pinhole::allow(FlowFilter::between(host(FAR), src));
         assert_eq!(
-            ask_for(&mut resources, INSIDE, Opening::Reserve, &pinhole, false).is_ok(),
+            open_pinhole(&mut resources, INSIDE, Opening::Reserve, &pinhole, false).is_ok(),
             allowed,
             "{len}"
         );
@@ -289,7 +290,7 @@ fn a_token_has_to_name_both_ports() {
         let requester =
             Requester { token: Some(Arc::new(ports(text))), ..Requester::at(FAR.parse().unwrap()) };
         let pinhole = Pinhole { second_port, ..Pinhole::allow(udp(Some(5898))) };
-        let ask = PassageRequest {
+        let request = PassageRequest {
             requester: &requester,
             opening: Opening::Inward,
             crossing: Crossing::default(),
@@ -297,6 +298,6 @@ fn a_token_has_to_name_both_ports() {
             lifetime: Duration::from_secs(60),
             invited: false,
         };
-        assert_eq!(resources_with(vec![rule]).open_passage(Time::ZERO, &ask).is_ok(), allowed, "{text}");
+        assert_eq!(resources_with(vec![rule]).open_passage(Time::ZERO, &request).is_ok(), allowed, "{text}");
     }
 }

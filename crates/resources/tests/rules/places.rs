@@ -8,7 +8,7 @@ use signalbox_resources::config::LinkConfig;
 use signalbox_resources::request::{Neighbour, Proof, RequestedBy};
 use signalbox_resources::{Config, GrantRequest, Rate, Requester, Resources};
 
-use crate::support::{ETH1, NOW, admit, ask, config, link, refusal, reserved, start};
+use crate::support::{ETH1, NOW, admit, config, link, refusal, request_of, reserved, start};
 
 const PLACES: u32 = 1024;
 
@@ -18,11 +18,11 @@ fn host(last: u8) -> IpAddr {
 
 /// A request of 8 bit/s that arrived by this neighbor, whatever address it contains.
 fn small(port: u16, neighbour: IpAddr) -> GrantRequest {
-    let ask = ask(port, 1);
+    let request = request_of(port, 1);
     let neighbour = Neighbour { address: neighbour, ifindex: IfIndex(3), proof: Proof::Link };
     let claimed = Some(host(u8::try_from(port % 200).unwrap()));
     let requester = Requester::new(RequestedBy::Neighbour(neighbour), None, claimed);
-    GrantRequest { requester, traffic: TrafficSpec { rate: 1, ..ask.traffic }, ..ask }
+    GrantRequest { requester, traffic: TrafficSpec { rate: 1, ..request.traffic }, ..request }
 }
 
 fn places(limit: u32) -> Config {
@@ -84,6 +84,6 @@ fn a_small_reservation_counts_for_the_least_rate() {
         links: vec![LinkConfig { min_rate: Rate(12_500), ..crate::support::link("eth1", 10) }],
         ..config()
     });
-    admit(&mut resources, &ask(1, 3));
+    admit(&mut resources, &request_of(1, 3));
     assert_eq!(resources.links_from(ETH1).next().unwrap().reserved, 375_000);
 }

@@ -31,12 +31,14 @@ fn only(rules: Vec<RuleConfig>) -> Resources {
 }
 
 /// The same for a flow from this address, to one of the same IP version.
-fn from(address: &str, ask: GrantRequest) -> GrantRequest {
+fn from(address: &str, request: GrantRequest) -> GrantRequest {
     let address: IpAddr = address.parse().unwrap();
-    let to = if address.is_ipv4() { ask.filters[0].dst } else { Prefix::host("fd00::2".parse().unwrap()) };
-    let filters = ask.filters.iter().map(|one| FlowFilter { src: Prefix::host(address), dst: to, ..*one });
+    let to =
+        if address.is_ipv4() { request.filters[0].dst } else { Prefix::host("fd00::2".parse().unwrap()) };
+    let filters =
+        request.filters.iter().map(|one| FlowFilter { src: Prefix::host(address), dst: to, ..*one });
     let neighbour = Neighbour { address, ifindex: IfIndex(3), proof: Proof::Handshake };
-    GrantRequest { requester: Requester::neighbour(neighbour), filters: filters.collect(), ..ask.clone() }
+    GrantRequest { requester: Requester::neighbour(neighbour), filters: filters.collect(), ..request.clone() }
 }
 
 fn parse<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> Vec<T> {
@@ -44,8 +46,8 @@ fn parse<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> Vec<T> {
 }
 
 /// The text of the refusal, or the number of the rule that allows the request.
-fn decided(resources: &Resources, ask: &GrantRequest) -> Result<Option<u32>, String> {
-    let run = resources.dry_run(NOW, ask);
+fn decided(resources: &Resources, request: &GrantRequest) -> Result<Option<u32>, String> {
+    let run = resources.dry_run(NOW, request);
     run.result.map(|_| run.rule.map(|rule| rule.number)).map_err(|refusal| refusal.to_string())
 }
 
@@ -57,64 +59,69 @@ const DEFAULT: &str = "policy: no rule applies, and the default is to deny";
 fn a_requester_reserves_for_its_own_packets() {
     let staff = RuleConfig { from: parse("10.1.0.0/16"), ..allow("staff") };
     let anything = RuleConfig { source: parse("0.0.0.0/0"), ..staff.clone() };
-    let own = from("10.1.2.3", ask(1, 1));
-    let all = Prefix::all_like(own.filters[0].src.addr);
+    let own_packets = from("10.1.2.3", request_of(1, 1));
+    let all = Prefix::all_like(own_packets.filters[0].src.addr);
     let net = |text: &str, len| Prefix { addr: text.parse().unwrap(), len };
-    let of =
-        |src, dst| GrantRequest { filters: vec![FlowFilter { src, dst, ..own.filters[0] }], ..own.clone() };
+    let between = |src, dst| GrantRequest {
+        filters: vec![FlowFilter { src, dst, ..own_packets.filters[0] }],
+        ..own_packets.clone()
+    };
     let host = Prefix::host("10.9.9.9".parse().unwrap());
-    for (ask, allowed) in [
-        (own.clone(), true),
-        (of(all, own.filters[0].src), true),
-        (of(net("10.1.2.0", 24), all), false),
-        (of(all, net("10.1.0.0", 16)), false),
-        (of(all, net("239.1.1.1", 32)), true),
-        (of(all, all), false),
-        (of(all, host), false),
-        (of(host, host), false),
-        (of(net("10.0.0.0", 8), host), false),
+    for (request, allowed) in [
+        (own_packets.clone(), true),
+        (between(all, own_packets.filters[0].src), true),
+        (between(net("10.1.2.0", 24), all), false),
+        (between(all, net("10.1.0.0", 16)), false),
+        (between(all, net("239.1.1.1", 32)), true),
+        (between(all, all), false),
+        (between(all, host), false),
+        (between(host, host), false),
+        (between(net("10.0.0.0", 8), host), false),
         (
-            GrantRequest { filters: [own.filters.clone(), of(all, all).filters].concat(), ..own.clone() },
+            GrantRequest {
+                filters: [own_packets.filters.clone(), between(all, all).filters].concat(),
+                ..own_packets.clone()
+            },
             false,
         ),
     ] {
         let expected = if allowed { Ok(Some(1)) } else { Err(DEFAULT.to_owned()) };
-        assert_eq!(decided(&only(vec![staff.clone()]), &ask), expected, "{:?}", ask.filters);
-        assert_eq!(decided(&only(vec![anything.clone()]), &ask), Ok(Some(1)), "`source` says so");
-        assert_eq!(decided(&only(vec![allow("all")]), &ask), Ok(Some(1)), "it is for everybody");
+        assert_eq!(decided(&only(vec![staff.clone()]), &request), expected, "{:?}", request.filters);
+        assert_eq!(decided(&only(vec![anything.clone()]), &request), Ok(Some(1)), "`source` says so");
+        assert_eq!(decided(&only(vec![allow("all")]), &request), Ok(Some(1)), "it is for everybody");
     }
 }
 
 #[test]
 fn without_rules_the_default_decides() {
-    assert_eq!(decided(&start(config()), &ask(1, 1)), Ok(None));
+    assert_eq!(decided(&start(config()), &request_of(1, 1)), Ok(None));
     let mut none = only(vec![]);
-    assert_eq!(decided(&none, &ask(1, 1)), Err(DEFAULT.to_owned()));
-    assert_eq!(none.admit(NOW, &ask(1, 1)).unwrap_err().cause(), Cause::Policy);
+    assert_eq!(decided(&none, &request_of(1, 1)), Err(DEFAULT.to_owned()));
+    assert_eq!(none.admit(NOW, &request_of(1, 1)).unwrap_err().cause(), Cause::Policy);
     assert_eq!(none.counters().refused_policy, 1);
 }
 
 #[test]
 fn the_first_rule_that_applies_decides() {
     let staff = RuleConfig { from: parse("10.1.0.0/16"), ..allow("staff") };
-    let one = RuleConfig { from: parse("10.1.2.3"), ..deny("one of them") };
+    let one_host = RuleConfig { from: parse("10.1.2.3"), ..deny("one of them") };
     let guests = RuleConfig { from: parse("10.0.0.0/8"), max_rate: Some(Rate(5 * MBIT)), ..allow("guests") };
-    let resources = only(vec![one, staff, guests]);
-    assert_eq!(decided(&resources, &from("10.1.2.4", ask(1, 10))), Ok(Some(2)));
-    assert_eq!(decided(&resources, &from("10.9.0.1", ask(1, 5))), Ok(Some(3)));
+    let resources = only(vec![one_host, staff, guests]);
+    assert_eq!(decided(&resources, &from("10.1.2.4", request_of(1, 10))), Ok(Some(2)));
+    assert_eq!(decided(&resources, &from("10.9.0.1", request_of(1, 5))), Ok(Some(3)));
     assert_eq!(
-        decided(&resources, &from("10.9.0.1", ask(1, 6))),
+        decided(&resources, &from("10.9.0.1", request_of(1, 6))),
         Err("rule 3 'guests': rate 6 Mbit/s over 5 Mbit/s".to_owned())
     );
     assert_eq!(
-        decided(&resources, &from("10.1.2.3", ask(1, 1))),
+        decided(&resources, &from("10.1.2.3", request_of(1, 1))),
         Err("rule 1 'one of them': denied".to_owned())
     );
-    assert_eq!(decided(&resources, &from("192.0.2.1", ask(1, 1))), Err(DEFAULT.to_owned()));
-    assert_eq!(decided(&resources, &from("::1", ask(1, 1))), Err(DEFAULT.to_owned()));
+    assert_eq!(decided(&resources, &from("192.0.2.1", request_of(1, 1))), Err(DEFAULT.to_owned()));
+    assert_eq!(decided(&resources, &from("::1", request_of(1, 1))), Err(DEFAULT.to_owned()));
     // The policy uses the service rate of guaranteed service.
     assert_eq!(
-        decided(&resources, &from("10.9.0.1", guaranteed(ask(1, 4), 6, 0))),
+        decided(&resources, &from("10.9.0.1", guaranteed(request_of(1, 4), 6, 0))),
         Err("rule 3 'guests': rate 6 Mbit/s over 5 Mbit/s".to_owned())
     );
 }
@@ -122,7 +129,7 @@ fn the_first_rule_that_applies_decides() {
 #[test]
 fn every_limit_names_itself() {
     type Change = fn(&mut RuleConfig);
-    let strong = at_priority(3, 4, ask(1, 2));
+    let strong = at_priority(3, 4, request_of(1, 2));
     let lasting = GrantRequest { lifetime: Some(Duration::from_secs(7200)), ..strong.clone() };
     let burst = GrantRequest { traffic: TrafficSpec { burst: 20_000, ..strong.traffic }, ..strong.clone() };
     let cases: [(Change, &GrantRequest, &str); 6] = [
@@ -133,11 +140,11 @@ fn every_limit_names_itself() {
         (|rule| rule.max_lifetime = Some("1h".parse().unwrap()), &lasting, "lifetime 2h over 1h"),
         (|rule| rule.max_lifetime = Some("5m".parse().unwrap()), &strong, "no lifetime given, at most 5m"),
     ];
-    for (change, ask, words) in cases {
+    for (change, request, words) in cases {
         let mut rule = allow("r");
-        assert_eq!(decided(&only(vec![rule.clone()]), ask), Ok(Some(1)));
+        assert_eq!(decided(&only(vec![rule.clone()]), request), Ok(Some(1)));
         change(&mut rule);
-        assert_eq!(decided(&only(vec![rule]), ask), Err(format!("rule 1 'r': {words}")));
+        assert_eq!(decided(&only(vec![rule]), request), Err(format!("rule 1 'r': {words}")));
     }
 }
 
@@ -145,24 +152,24 @@ fn every_limit_names_itself() {
 fn one_asker_has_a_total_at_an_interface() {
     let rule = RuleConfig { max_total: Some(Rate(5 * MBIT)), max_reservations: Some(2), ..allow("") };
     let mut resources = only(vec![rule]);
-    let first = admit(&mut resources, &ask(1, 3));
+    let first = admit(&mut resources, &request_of(1, 3));
     assert_eq!(
-        refusal(&mut resources, &ask(2, 3)),
+        refusal(&mut resources, &request_of(2, 3)),
         "rule 1: total: 3 of 5 Mbit/s in use by this requester, 3 Mbit/s asked"
     );
     // A change counts once, and another requester has a separate total.
-    resources.modify(NOW, first.grant, &ask(1, 4)).unwrap();
-    assert!(resources.modify(NOW, first.grant, &ask(1, 6)).is_err());
-    admit(&mut resources, &from("10.0.0.9", ask(7, 3)));
-    let second = admit(&mut resources, &ask(2, 1));
+    resources.modify(NOW, first.grant, &request_of(1, 4)).unwrap();
+    assert!(resources.modify(NOW, first.grant, &request_of(1, 6)).is_err());
+    admit(&mut resources, &from("10.0.0.9", request_of(7, 3)));
+    let second = admit(&mut resources, &request_of(2, 1));
     assert_eq!(
-        refusal(&mut resources, &ask(3, 1)),
+        refusal(&mut resources, &request_of(3, 1)),
         "rule 1: total: 5 of 5 Mbit/s in use by this requester, 1 Mbit/s asked"
     );
-    resources.modify(NOW, first.grant, &ask(1, 1)).unwrap();
-    assert_eq!(refusal(&mut resources, &ask(3, 1)), "rule 1: reservations: this requester has all 2");
+    resources.modify(NOW, first.grant, &request_of(1, 1)).unwrap();
+    assert_eq!(refusal(&mut resources, &request_of(3, 1)), "rule 1: reservations: this requester has all 2");
     resources.release(second.grant);
-    admit(&mut resources, &ask(3, 4));
+    admit(&mut resources, &request_of(3, 4));
 }
 
 /// A session of two grants counts once, for the last requester.
@@ -170,15 +177,17 @@ fn one_asker_has_a_total_at_an_interface() {
 fn a_shared_session_counts_once_in_the_total() {
     let rule = RuleConfig { max_total: Some(Rate(5 * MBIT)), max_reservations: Some(1), ..allow("") };
     let mut resources = only(vec![rule]);
-    let session =
-        |ask| GrantRequest { session: signalbox_resources::request::Session::of(Key::from_u64(1)), ..ask };
-    let old = admit(&mut resources, &session(ask(1, 4)));
-    let new = admit(&mut resources, &session(ask(2, 5)));
-    assert!(resources.admit(NOW, &ask(3, 1)).is_err());
+    let session = |request| GrantRequest {
+        session: signalbox_resources::request::Session::of(Key::from_u64(1)),
+        ..request
+    };
+    let old = admit(&mut resources, &session(request_of(1, 4)));
+    let new = admit(&mut resources, &session(request_of(2, 5)));
+    assert!(resources.admit(NOW, &request_of(3, 1)).is_err());
     resources.release(old.grant);
-    assert!(resources.admit(NOW, &ask(3, 1)).is_err());
+    assert!(resources.admit(NOW, &request_of(3, 1)).is_err());
     resources.release(new.grant);
-    admit(&mut resources, &ask(3, 5));
+    admit(&mut resources, &request_of(3, 5));
 }
 
 #[test]
@@ -187,8 +196,8 @@ fn an_authenticated_peer_is_known_by_key_or_name() {
     let mut named = Identity::of_key(Fingerprint([1; 32]));
     named.dns = vec!["R1.Core.example".to_owned()];
     let by = |identity: &Identity| GrantRequest {
-        requester: Requester { peer: Some(Arc::new(identity.clone())), ..ask(1, 1).requester },
-        ..ask(1, 1)
+        requester: Requester { peer: Some(Arc::new(identity.clone())), ..request_of(1, 1).requester },
+        ..request_of(1, 1)
     };
     let keyed = Identity::of_key(key);
     let cases: [(&str, &Identity, bool); 8] = [
@@ -204,21 +213,24 @@ fn an_authenticated_peer_is_known_by_key_or_name() {
     for (peer, identity, applies) in cases {
         let resources = only(vec![RuleConfig { peer: vec![peer.parse().unwrap()], ..allow("") }]);
         assert_eq!(decided(&resources, &by(identity)).is_ok(), applies, "{peer} {identity}");
-        assert!(decided(&resources, &ask(1, 1)).is_err(), "{peer}: nothing is proved");
+        assert!(decided(&resources, &request_of(1, 1)).is_err(), "{peer}: nothing is proved");
     }
 }
 
 #[test]
 fn a_total_belongs_to_the_strongest_proof() {
     let mut resources = only(vec![RuleConfig { max_total: Some(Rate(5 * MBIT)), ..allow("") }]);
-    let by = |address: &str, key: u8, ask: GrantRequest| {
-        let asked = from(address, ask);
+    let by = |address: &str, key: u8, request: GrantRequest| {
+        let asked = from(address, request);
         let peer = Some(Arc::new(Identity::of_key(Fingerprint([key; 32]))));
         GrantRequest { requester: Requester { peer, ..asked.requester.clone() }, ..asked }
     };
-    admit(&mut resources, &by("10.0.0.1", 1, ask(1, 3)));
-    assert!(resources.admit(NOW, &by("10.0.0.2", 1, ask(2, 3))).is_err(), "another address, the same peer");
-    admit(&mut resources, &by("10.0.0.1", 2, ask(2, 3)));
+    admit(&mut resources, &by("10.0.0.1", 1, request_of(1, 3)));
+    assert!(
+        resources.admit(NOW, &by("10.0.0.2", 1, request_of(2, 3))).is_err(),
+        "another address, the same peer"
+    );
+    admit(&mut resources, &by("10.0.0.1", 2, request_of(2, 3)));
 }
 
 /// A rule that allows has to match all packets, a rule that denies only some.
@@ -231,7 +243,7 @@ fn asking_for_more_is_no_way_around_a_denial() {
     let narrow = between("10.0.0.1", 32, "10.1.2.3", 32);
     let wide = between("10.0.0.1", 32, "10.0.0.0", 8);
     let elsewhere = between("10.0.0.1", 32, "10.2.0.1", 32);
-    let asking = |filters: &[FlowFilter]| GrantRequest { filters: filters.to_vec(), ..ask(1, 1) };
+    let asking = |filters: &[FlowFilter]| GrantRequest { filters: filters.to_vec(), ..request_of(1, 1) };
     let allowed = only(vec![RuleConfig { destination: parse("10.1.0.0/16"), ..allow("") }]);
     assert!(decided(&allowed, &asking(&[narrow])).is_ok());
     for filters in [&[wide][..], &[elsewhere], &[narrow, elsewhere]] {
@@ -250,7 +262,7 @@ fn asking_for_more_is_no_way_around_a_denial() {
 #[test]
 fn what_is_asked_for_is_matched() {
     type Change = fn(&mut RuleConfig);
-    let base = ask(5004, 1);
+    let base = request_of(5004, 1);
     let any_port = GrantRequest { filters: vec![FlowFilter { dst_port: None, ..flow(1) }], ..base.clone() };
     let any_protocol = GrantRequest {
         filters: vec![FlowFilter { protocol: None, dst_port: None, ..flow(1) }],
@@ -272,13 +284,13 @@ fn what_is_asked_for_is_matched() {
         (|r| (r.protocol, r.ports) = (vec![17], parse("80")), &any_port, false, true),
         (|r| r.protocol = vec![6], &any_protocol, false, true),
     ];
-    for (change, ask, allows, denies) in cases {
+    for (change, request, allows, denies) in cases {
         let (mut yes, mut no) = (allow(""), deny(""));
         change(&mut yes);
         change(&mut no);
-        assert_eq!(decided(&only(vec![yes.clone()]), ask).is_ok(), allows, "{yes:?}");
+        assert_eq!(decided(&only(vec![yes.clone()]), request).is_ok(), allows, "{yes:?}");
         let denying = start(Config { rules: vec![no], ..config() });
-        assert_eq!(decided(&denying, ask).is_err(), denies, "{yes:?}");
+        assert_eq!(decided(&denying, request).is_err(), denies, "{yes:?}");
     }
 }
 
@@ -292,7 +304,7 @@ fn days_and_hours_are_those_of_utc() {
         let config = Config { rules: vec![rule], default: Action::Deny, ..config() };
         let mut resources = Resources::new(config, SATURDAY, [7; 32]).unwrap();
         resources.interfaces(&[interface(ETH1, "eth1")]);
-        resources.dry_run(Time::from_secs(minutes * 60), &ask(1, 1)).result.is_ok()
+        resources.dry_run(Time::from_secs(minutes * 60), &request_of(1, 1)).result.is_ok()
     };
     let office = Some("08:00-18:30");
     let cases = [
@@ -324,8 +336,8 @@ fn a_token_lets_in_and_holds_to_what_it_says() {
     let resources = only(rules);
     let address = |text: &str| Prefix::host(text.parse::<IpAddr>().unwrap());
     let with = |token: Token| GrantRequest {
-        requester: Requester { token: Some(Arc::new(token)), ..ask(1, 1).requester },
-        ..ask(1, 1)
+        requester: Requester { token: Some(Arc::new(token)), ..request_of(1, 1).requester },
+        ..request_of(1, 1)
     };
     let good = Token {
         entity: "billing.example".to_owned(),
@@ -339,7 +351,7 @@ fn a_token_lets_in_and_holds_to_what_it_says() {
         ..Token::default()
     };
     assert_eq!(decided(&resources, &with(good.clone())), Ok(Some(1)));
-    assert_eq!(decided(&resources, &ask(1, 1)), Err(DEFAULT.to_owned()));
+    assert_eq!(decided(&resources, &request_of(1, 1)), Err(DEFAULT.to_owned()));
     let other = Token { entity: "other.example".to_owned(), ..good.clone() };
     assert_eq!(decided(&resources, &with(other)), Err(DEFAULT.to_owned()));
     let cases = [
@@ -373,10 +385,10 @@ fn who_a_request_says_that_it_is_for() {
     ];
     let resources = only(rules);
     let with = |names: &[&str]| GrantRequest {
-        requester: Requester { names: Some(Arc::new(user(names))), ..ask(1, 1).requester },
-        ..ask(1, 1)
+        requester: Requester { names: Some(Arc::new(user(names))), ..request_of(1, 1).requester },
+        ..request_of(1, 1)
     };
-    assert_eq!(decided(&resources, &ask(1, 1)), Err(DEFAULT.to_owned()), "no rule");
+    assert_eq!(decided(&resources, &request_of(1, 1)), Err(DEFAULT.to_owned()), "no rule");
     assert_eq!(decided(&resources, &with(&["ann"])), Ok(Some(2)));
     assert_eq!(decided(&resources, &with(&["bob", "CN=Bob, O=Example"])), Ok(Some(2)));
     assert_eq!(decided(&resources, &with(&["Ann"])), Ok(Some(3)), "another name");
@@ -388,8 +400,8 @@ fn who_a_request_says_that_it_is_for() {
 #[test]
 fn the_trusted_need_no_rule_and_others_do() {
     let by = |requested_by| {
-        let ask = ask(1, 1);
-        GrantRequest { requester: Requester { requested_by, ..ask.requester.clone() }, ..ask }
+        let request = request_of(1, 1);
+        GrantRequest { requester: Requester { requested_by, ..request.requester.clone() }, ..request }
     };
     let neighbour =
         |address: &str, proof| Neighbour { address: address.parse().unwrap(), ifindex: IfIndex(3), proof };

@@ -16,10 +16,10 @@ fn victims(config: Config, standing: &[(u16, u64, u16)], setup: u16, mbit: u64) 
     let mut resources = start(config);
     let mut kernel = Kernel::default();
     for (port, mbit, defending) in standing {
-        admit(&mut resources, &at_priority(0, *defending, ask(*port, *mbit)));
+        admit(&mut resources, &at_priority(0, *defending, request_of(*port, *mbit)));
     }
     kernel.drain(&mut resources);
-    let strong = at_priority(setup, setup, ask(99, mbit));
+    let strong = at_priority(setup, setup, request_of(99, mbit));
     let before = reserved(&resources);
     let foreseen = resources.dry_run(NOW, &strong).result;
     let Ok(admitted) = resources.admit(NOW, &strong) else {
@@ -70,7 +70,7 @@ fn the_weakest_lose_and_as_few_as_possible() {
 /// RFC 4495: one reservation keeps the rest of its rate, the other victims lose all of it.
 #[test]
 fn a_part_may_be_enough() {
-    let reducible = |ask: GrantRequest| GrantRequest { reducible: true, ..ask };
+    let reducible = |request: GrantRequest| GrantRequest { reducible: true, ..request };
     type Case = (&'static [(u16, u64)], u64, &'static [u64], &'static [(u64, u64)]);
     let cases: [Case; 4] = [
         (&[(1, 8)], 5, &[], &[(1, 5)]),
@@ -83,10 +83,10 @@ fn a_part_may_be_enough() {
         let mut resources = start(preemptive());
         let mut kernel = Kernel::default();
         for (port, mbit) in standing {
-            admit(&mut resources, &reducible(at_priority(0, 1, ask(*port, *mbit))));
+            admit(&mut resources, &reducible(at_priority(0, 1, request_of(*port, *mbit))));
         }
         kernel.drain(&mut resources);
-        let admitted = admit(&mut resources, &at_priority(9, 9, ask(99, mbit)));
+        let admitted = admit(&mut resources, &at_priority(9, 9, request_of(99, mbit)));
         let lost: Vec<u64> = kernel.drain(&mut resources).into_iter().map(|(key, ..)| key).collect();
         assert_eq!(lost, expected_lost, "{standing:?}");
         let left: Vec<_> = expected.iter().map(|(key, mbit)| (*key, mbit * MBIT)).collect();
@@ -105,10 +105,10 @@ fn a_part_of_guaranteed_service_may_be_taken() {
         let mut kernel = Kernel::default();
         let weak = |rate, mbit| GrantRequest {
             reducible: true,
-            ..at_priority(0, 1, guaranteed(ask(1, rate), mbit, 0))
+            ..at_priority(0, 1, guaranteed(request_of(1, rate), mbit, 0))
         };
         let grant = admit(&mut resources, &weak(2, 8)).grant;
-        admit(&mut resources, &at_priority(9, 9, ask(99, strong)));
+        admit(&mut resources, &at_priority(9, 9, request_of(99, strong)));
         assert!(kernel.drain(&mut resources).is_empty());
         assert_eq!(kernel.reduced, [(1, rate * MBIT)]);
         let view = resources.reservation(grant).unwrap();
@@ -132,12 +132,12 @@ fn victims_are_of_the_service_that_is_short() {
     let mut config = preemptive();
     config.links[0].controlled_load.max_share = Some(Share::percent(50));
     let mut resources = start(config);
-    let other = GrantRequest { service: ServiceClass::Dscp(46), ..ask(1, 5) };
+    let other = GrantRequest { service: ServiceClass::Dscp(46), ..request_of(1, 5) };
     admit(&mut resources, &other);
-    admit(&mut resources, &at_priority(0, 3, ask(2, 5)));
+    admit(&mut resources, &at_priority(0, 3, request_of(2, 5)));
     let mut kernel = Kernel::default();
     kernel.drain(&mut resources);
-    admit(&mut resources, &at_priority(4, 4, ask(3, 5)));
+    admit(&mut resources, &at_priority(4, 4, request_of(3, 5)));
     let lost = kernel.drain(&mut resources);
     assert_eq!(lost.iter().map(|(key, ..)| *key).collect::<Vec<_>>(), [2]);
 }
@@ -147,10 +147,10 @@ fn victims_are_of_the_service_that_is_short() {
 fn a_change_takes_from_others_only() {
     let mut resources = start(preemptive());
     let mut kernel = Kernel::default();
-    let first = admit(&mut resources, &at_priority(0, 0, ask(1, 5)));
-    admit(&mut resources, &at_priority(0, 1, ask(2, 5)));
+    let first = admit(&mut resources, &at_priority(0, 0, request_of(1, 5)));
+    admit(&mut resources, &at_priority(0, 1, request_of(2, 5)));
     kernel.drain(&mut resources);
-    let more = at_priority(9, 9, ask(1, 8));
+    let more = at_priority(9, 9, request_of(1, 8));
     assert_eq!(resources.modify(NOW, first.grant, &more).unwrap().preempted, 1);
     let lost = kernel.drain(&mut resources);
     assert_eq!(lost.iter().map(|(key, ..)| *key).collect::<Vec<_>>(), [2]);

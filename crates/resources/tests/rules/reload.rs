@@ -24,7 +24,7 @@ fn rule(max_reservations: Option<u32>, max_rate: Option<u64>) -> RuleConfig {
 fn three(config: Config) -> (Resources, Kernel) {
     let mut resources = start(config);
     for port in 1..=3 {
-        admit(&mut resources, &ask(port, u64::from(port)));
+        admit(&mut resources, &request_of(port, u64::from(port)));
     }
     let mut kernel = Kernel::default();
     assert_eq!(kernel.drain(&mut resources), []);
@@ -44,7 +44,7 @@ fn the_same_settings_change_nothing() {
     assert_eq!(reload(&mut resources, &mut kernel, only(vec![rule(Some(3), None)])), []);
     assert_eq!(reserved(&resources), 6 * MBIT);
     // The account of the rule still has all three.
-    let text = refusal(&mut resources, &ask(4, 1));
+    let text = refusal(&mut resources, &request_of(4, 1));
     assert!(text.contains("everybody"), "{text}");
 }
 
@@ -67,7 +67,7 @@ fn the_oldest_stay_within_a_limit() {
     // A release makes room in the new account.
     let first = resources.reservations().next().unwrap().grant;
     resources.release(first);
-    admit(&mut resources, &ask(4, 1));
+    admit(&mut resources, &request_of(4, 1));
 }
 
 #[test]
@@ -77,14 +77,14 @@ fn a_smaller_share_loses_the_weakest() {
     let lost = reload(&mut resources, &mut kernel, Config { links: vec![half], ..config() });
     assert_eq!(lost, [(3, LostWhy::CapacityReduced)]);
     assert_eq!(reload(&mut resources, &mut kernel, config()), []);
-    admit(&mut resources, &ask(3, 7));
+    admit(&mut resources, &request_of(3, 7));
 }
 
 /// Preemption works among reservations that were made before it was allowed.
 #[test]
 fn preemption_can_be_allowed_later() {
     let (mut resources, mut kernel) = three(config());
-    let strong = at_priority(5, 5, ask(4, 9));
+    let strong = at_priority(5, 5, request_of(4, 9));
     assert!(resources.admit(NOW, &strong).is_err());
     assert_eq!(reload(&mut resources, &mut kernel, Config { preemption: true, ..config() }), []);
     assert_eq!(admit(&mut resources, &strong).preempted, 2);
@@ -96,7 +96,7 @@ fn faulty_settings_change_nothing() {
     let (mut resources, mut kernel) = three(config());
     assert!(resources.reload(NOW, Config { max_victims: 0, ..only(vec![]) }).is_err());
     assert_eq!(kernel.drain(&mut resources), []);
-    admit(&mut resources, &ask(4, 1));
+    admit(&mut resources, &request_of(4, 1));
 }
 
 /// What stands beyond a lower `max_reservations` can still change its interface. It was granted, and the kernel did not get it.
@@ -107,7 +107,7 @@ fn a_reservation_beyond_a_lower_limit_can_move() {
     let lower = Config { max_reservations: 1, links: links(), ..config() };
     assert_eq!(reload(&mut resources, &mut kernel, lower), []);
     let first = resources.reservations().next().unwrap().grant;
-    resources.modify(NOW, first, &GrantRequest { ifindex: ETH2, ..ask(1, 1) }).unwrap();
+    resources.modify(NOW, first, &GrantRequest { ifindex: ETH2, ..request_of(1, 1) }).unwrap();
     assert_eq!(kernel.drain(&mut resources), []);
     assert_eq!((kernel.sum(ETH1), kernel.sum(ETH2)), (5 * MBIT, MBIT));
     assert_eq!(resources.reservations().count(), 3);
@@ -122,17 +122,18 @@ fn accounts_beyond_a_lower_limit_count() {
     let mut each = RuleConfig::new("each", Action::Allow);
     each.max_total = Some(Rate(4 * MBIT));
     let settings = |max_reservations| Config { max_reservations, ..only(vec![each.clone()]) };
-    let of = |host: u8, port, mbit| GrantRequest {
+    let from_host = |host: u8, port, mbit| GrantRequest {
         requester: Requester::at(IpAddr::from([10, 0, 0, host])),
-        ..ask(port, mbit)
+        ..request_of(port, mbit)
     };
     let mut resources = start(settings(100));
-    let grants = [of(1, 1, 1), of(2, 2, 1), of(2, 3, 2)].map(|ask| admit(&mut resources, &ask).grant);
+    let grants = [from_host(1, 1, 1), from_host(2, 2, 1), from_host(2, 3, 2)]
+        .map(|request| admit(&mut resources, &request).grant);
     let mut kernel = Kernel::default();
     assert_eq!(kernel.drain(&mut resources), []);
     assert_eq!(reload(&mut resources, &mut kernel, settings(1)), []);
     let [_, _, last] = grants;
-    let more = resources.modify(NOW, last, &of(2, 3, 4)).unwrap_err();
+    let more = resources.modify(NOW, last, &from_host(2, 3, 4)).unwrap_err();
     assert_eq!(more.cause(), Cause::Policy, "{more}");
-    resources.modify(NOW, last, &of(2, 3, 3)).unwrap();
+    resources.modify(NOW, last, &from_host(2, 3, 3)).unwrap();
 }

@@ -49,35 +49,35 @@ pub(crate) fn traffic(rate: u64) -> TrafficSpec {
 }
 
 /// A request for controlled load with a rate in Mbit/s, for the flow to this port, which is the owner's key too.
-pub(crate) fn ask(port: u16, mbit: u64) -> GrantRequest {
+pub(crate) fn request_of(port: u16, mbit: u64) -> GrantRequest {
     let owner = Owner { protocol: ReserverId(240), key: u64::from(port) };
     let requester = Requester::at(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
     GrantRequest::new(owner, requester, ETH1, flow(port), traffic(mbit * MBIT))
 }
 
-pub(crate) fn at_priority(setup: u16, defending: u16, ask: GrantRequest) -> GrantRequest {
-    GrantRequest { priority: Priority { setup, defending }, ..ask }
+pub(crate) fn at_priority(setup: u16, defending: u16, request: GrantRequest) -> GrantRequest {
+    GrantRequest { priority: Priority { setup, defending }, ..request }
 }
 
 /// Guaranteed service with this rate (Mbit/s) and slack (µs), directly after the sender.
-pub(crate) fn guaranteed(ask: GrantRequest, mbit: u64, slack: u32) -> GrantRequest {
+pub(crate) fn guaranteed(request: GrantRequest, mbit: u64, slack: u32) -> GrantRequest {
     #[expect(clippy::cast_precision_loss, reason = "small")]
     let rspec = RSpec::new((mbit * MBIT) as f32, slack).unwrap();
     let terms = ErrorTerms::default();
     GrantRequest {
         service: ServiceClass::Guaranteed,
         guaranteed: Some(signalbox_resources::request::GuaranteedRequest { rspec, terms }),
-        ..ask
+        ..request
     }
 }
 
 /// The text of the refusal of a request.
-pub(crate) fn refusal(resources: &mut Resources, ask: &GrantRequest) -> String {
-    resources.admit(NOW, ask).unwrap_err().to_string()
+pub(crate) fn refusal(resources: &mut Resources, request: &GrantRequest) -> String {
+    resources.admit(NOW, request).unwrap_err().to_string()
 }
 
-pub(crate) fn admit(resources: &mut Resources, ask: &GrantRequest) -> Admitted {
-    resources.admit(NOW, ask).unwrap_or_else(|refusal| panic!("{refusal}"))
+pub(crate) fn admit(resources: &mut Resources, request: &GrantRequest) -> Admitted {
+    resources.admit(NOW, request).unwrap_or_else(|refusal| panic!("{refusal}"))
 }
 
 pub(crate) fn reserved(resources: &Resources) -> u64 {

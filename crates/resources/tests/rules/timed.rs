@@ -16,7 +16,7 @@ fn during(from: u64, until: u64) -> Option<During> {
 
 /// A request for a time, in seconds.
 fn timed(port: u16, mbit: u64, from: u64, until: u64) -> GrantRequest {
-    GrantRequest { held: Time::from_secs(from) > NOW, during: during(from, until), ..ask(port, mbit) }
+    GrantRequest { held: Time::from_secs(from) > NOW, during: during(from, until), ..request_of(port, mbit) }
 }
 
 /// Two reservations get the same resources one after the other, and not at one moment.
@@ -40,8 +40,8 @@ fn a_flow_has_one_reservation_after_another() {
     let mut resources = start(config());
     let first = admit(&mut resources, &timed(1, 1, 100, 200)).grant;
     let second = admit(&mut resources, &timed(1, 2, 200, 300)).grant;
-    for ask in [timed(1, 1, 199, 201), timed(1, 1, 0, 101), timed(1, 1, 299, 400), ask(1, 1)] {
-        assert!(refusal(&mut resources, &ask).contains("has a reservation already"), "{ask:?}");
+    for request in [timed(1, 1, 199, 201), timed(1, 1, 0, 101), timed(1, 1, 299, 400), request_of(1, 1)] {
+        assert!(refusal(&mut resources, &request).contains("has a reservation already"), "{request:?}");
     }
     assert!(resources.modify(NOW, first, &timed(1, 1, 100, 201)).is_err());
     // One whose end is past is there until it is released.
@@ -66,8 +66,8 @@ fn a_request_without_an_end_leaves_room_for_what_is_to_start() {
     let mut resources = start(config());
     let first = admit(&mut resources, &timed(1, 6, 100, 200)).grant;
     admit(&mut resources, &timed(2, 7, 200, 300));
-    assert!(refusal(&mut resources, &ask(3, 4)).contains("share"));
-    admit(&mut resources, &ask(3, 3));
+    assert!(refusal(&mut resources, &request_of(3, 4)).contains("share"));
+    admit(&mut resources, &request_of(3, 3));
     // What stands without an end counts at each later moment.
     assert!(resources.admit(NOW, &timed(4, 8, 400, 500)).is_err());
     admit(&mut resources, &timed(4, 7, 400, 500));
@@ -88,7 +88,7 @@ fn a_time_can_change() {
     assert!(resources.modify(NOW, first, &timed(1, 8, 100, 201)).is_err());
     resources.modify(NOW, first, &timed(1, 8, 120, 150)).unwrap();
     admit(&mut resources, &timed(3, 8, 150, 200));
-    assert!(resources.modify(NOW, first, &ask(1, 8)).is_err(), "without an end");
+    assert!(resources.modify(NOW, first, &request_of(1, 8)).is_err(), "without an end");
     // At its start the flow gets it.
     let now = Time::from_secs(120);
     resources.modify(now, first, &GrantRequest { held: false, ..timed(1, 8, 120, 150) }).unwrap();
@@ -109,9 +109,9 @@ fn preemption_takes_what_counts_then() {
     assert_eq!(admit(&mut resources, &strong).preempted, 1);
     let lost = Kernel::default().drain(&mut resources);
     assert_eq!(lost.iter().map(|(key, ..)| *key).collect::<Vec<_>>(), [2]);
-    let always = at_priority(5, 5, ask(5, 2));
+    let always = at_priority(5, 5, request_of(5, 2));
     assert_eq!(admit(&mut resources, &always).preempted, 0);
-    assert_eq!(admit(&mut resources, &at_priority(5, 5, ask(6, 2))).preempted, 2);
+    assert_eq!(admit(&mut resources, &at_priority(5, 5, request_of(6, 2))).preempted, 2);
 }
 
 /// Beyond the places for them, a reservation counts from the request on.
@@ -178,7 +178,7 @@ impl World {
         let from = self.now + start;
         let time = if length == 0 { None } else { during(from, from + length) };
         let held = time.is_some_and(|time| time.from > self.time());
-        at_priority(priority, priority, GrantRequest { held, during: time, ..ask(port, mbit) })
+        at_priority(priority, priority, GrantRequest { held, during: time, ..request_of(port, mbit) })
     }
 
     fn time(&self) -> Time {
@@ -199,17 +199,17 @@ impl World {
     fn tick(&mut self) {
         self.now += 1;
         let now = self.time();
-        self.grants.retain(|grant, ask| {
-            let over = ask.during.is_some_and(|time| time.until <= now);
+        self.grants.retain(|grant, request| {
+            let over = request.during.is_some_and(|time| time.until <= now);
             if over {
                 self.resources.release(*grant);
             }
             !over
         });
-        for (grant, ask) in &mut self.grants {
-            if ask.held && ask.during.is_some_and(|time| time.from <= now) {
-                ask.held = false;
-                self.resources.modify(now, *grant, ask).expect("what was granted is there at its start");
+        for (grant, request) in &mut self.grants {
+            if request.held && request.during.is_some_and(|time| time.from <= now) {
+                request.held = false;
+                self.resources.modify(now, *grant, request).expect("what was granted is there at its start");
             }
         }
         self.drain();
@@ -223,20 +223,20 @@ impl World {
             Step::Ask(mbit, start, length, priority) => {
                 // Some are for one flow.
                 self.next = (self.next + 1) % 10;
-                let ask = self.request(self.next, mbit, start, length, priority);
-                let foreseen = self.resources.dry_run(self.time(), &ask).result.is_ok();
-                let admitted = self.resources.admit(self.time(), &ask);
+                let request = self.request(self.next, mbit, start, length, priority);
+                let foreseen = self.resources.dry_run(self.time(), &request).result.is_ok();
+                let admitted = self.resources.admit(self.time(), &request);
                 assert_eq!(admitted.is_ok(), foreseen);
                 if let Ok(admitted) = admitted {
-                    self.grants.insert(admitted.grant, ask);
+                    self.grants.insert(admitted.grant, request);
                 }
             }
             Step::Change(at, mbit, start, length) => {
                 let Some(grant) = pick(&self.grants, at) else { return };
                 let port = self.grants[&grant].filters[0].dst_port.unwrap();
-                let ask = self.request(port, mbit, start, length, 1);
-                if self.resources.modify(self.time(), grant, &ask).is_ok() {
-                    self.grants.insert(grant, ask);
+                let request = self.request(port, mbit, start, length, 1);
+                if self.resources.modify(self.time(), grant, &request).is_ok() {
+                    self.grants.insert(grant, request);
                 }
             }
             Step::Release(at) => {
@@ -254,12 +254,13 @@ impl World {
     fn check(&self) {
         for second in self.now..self.now + 100 {
             let at = Time::from_secs(second);
-            let counts =
-                |ask: &&GrantRequest| ask.during.is_none_or(|time| time.from <= at && at < time.until);
+            let counts = |request: &&GrantRequest| {
+                request.during.is_none_or(|time| time.from <= at && at < time.until)
+            };
             let sum: u64 = self.grants.values().filter(counts).map(GrantRequest::rate).sum();
             assert!(sum <= 10 * MBIT, "{sum} at {second}");
             let mut flows: Vec<_> =
-                self.grants.values().filter(counts).map(|ask| ask.filters[0].dst_port).collect();
+                self.grants.values().filter(counts).map(|request| request.filters[0].dst_port).collect();
             let all = flows.len();
             flows.sort_unstable();
             flows.dedup();

@@ -61,13 +61,13 @@ fn pinhole() -> Pinhole {
 }
 
 /// The answer to a node that asks between these interfaces for another host.
-fn ask(resources: &mut Resources, opening: Opening, [from, to]: [u32; 2]) -> Option<Passage> {
+fn open(resources: &mut Resources, opening: Opening, [from, to]: [u32; 2]) -> Option<Passage> {
     let address = "10.0.0.7".parse().unwrap();
     let ifindex = IfIndex(from);
     let requester = Requester::neighbour(Neighbour { address, ifindex, proof: Proof::Handshake });
     let crossing = Crossing { from: ifindex, to: IfIndex(to) };
     let (pinhole, lifetime) = (pinhole(), Duration::from_secs(60));
-    let ask = PassageRequest {
+    let request = PassageRequest {
         requester: &requester,
         opening,
         crossing,
@@ -75,8 +75,8 @@ fn ask(resources: &mut Resources, opening: Opening, [from, to]: [u32; 2]) -> Opt
         lifetime,
         invited: false,
     };
-    let (dry, held) = (resources.dry_passage(Time::ZERO, &ask), resources.passage_count());
-    let opened = resources.open_passage(Time::ZERO, &ask);
+    let (dry, held) = (resources.dry_passage(Time::ZERO, &request), resources.passage_count());
+    let opened = resources.open_passage(Time::ZERO, &request);
     // What a user is told beforehand is what happens.
     assert_eq!(dry.result.as_ref().err(), opened.as_ref().err());
     if let Ok(passage) = &opened {
@@ -106,12 +106,12 @@ fn a_rule_with_zones_allows_between_them() {
         let mut resources = resources(&usual(), vec![rule(Action::Allow, from, to)]);
         for opening in [Opening::Outward, Opening::Between, Opening::Inward] {
             assert_eq!(
-                ask(&mut resources, opening, way).is_some(),
+                open(&mut resources, opening, way).is_some(),
                 allowed,
                 "{from:?} {to:?} {way:?} {opening}"
             );
         }
-        assert!(ask(&mut resources, Opening::Block, way).is_none(), "opens restricts as before");
+        assert!(open(&mut resources, Opening::Block, way).is_none(), "opens restricts as before");
     }
 }
 
@@ -129,7 +129,7 @@ fn a_rule_with_zones_denies_what_may_be_between_them() {
     ] {
         let rules = vec![rule(Action::Deny, from, to), rule(Action::Allow, &[], &[])];
         let mut resources = resources(&usual(), rules);
-        assert_eq!(ask(&mut resources, Opening::Between, way).is_some(), allowed, "{from:?} {to:?} {way:?}");
+        assert_eq!(open(&mut resources, Opening::Between, way).is_some(), allowed, "{from:?} {to:?} {way:?}");
     }
 }
 
@@ -144,7 +144,7 @@ fn a_reload_judges_by_the_zones_of_now() {
         (Zones::default(), false),
     ] {
         let mut resources = resources(&usual(), rules());
-        let passage = ask(&mut resources, Opening::Between, [LAN, GUEST]).unwrap();
+        let passage = open(&mut resources, Opening::Between, [LAN, GUEST]).unwrap();
         let mut interfaces = interfaces();
         interfaces[2].ifindex = IfIndex(9);
         resources.interfaces(&interfaces);

@@ -106,7 +106,7 @@ impl Rsvp {
             filters.push(self.flow(session, Some(sender)));
             (*sender.tspec, flowspec.rspec.map(|_| self.terms(sender)))
         };
-        let least = flowspec.tspec.minimum(Given::beside(path, &flowspec.tspec));
+        let least = flowspec.tspec.minimum(Given::complete_senders(path, &flowspec.tspec));
         // The lesser of ordered Tspecs has the larger m; headers are counted for the smaller (RFC 2210 §3.2.1).
         let small = flowspec.tspec.smallest_packet().min(path.smallest_packet()).min(least.max_packet());
         let traffic = least.with_min_policed(small).unwrap_or(least).to_traffic().map_err(bad)?;

@@ -10,13 +10,13 @@ use crate::units::Net;
 
 /// A requester, and whether it speaks for the address that it claims.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asker<'a> {
+pub(super) struct JudgedRequester<'a> {
     pub(super) requester: &'a Requester,
     /// The policy trusts all its neighbors, or it is a user of this host.
     pub(super) speaks: bool,
 }
 
-impl Asker<'_> {
+impl JudgedRequester<'_> {
     /// The party that a trusted neighbor speaks for, or the address of a user of this host.
     pub(super) fn party(&self) -> Option<IpAddr> {
         self.requester.claimed.filter(|_| self.speaks)
@@ -61,8 +61,8 @@ impl Asker<'_> {
             return nets.iter().any(|net| net.covers(&filter.src) || net.covers(&filter.dst));
         }
         self.requester.requested_by.neighbours().iter().any(|neighbour| {
-            let own = Prefix::host(neighbour.address);
-            filter.src == own || filter.dst == own
+            let host = Prefix::host(neighbour.address);
+            filter.src == host || filter.dst == host
         })
     }
 

@@ -32,18 +32,18 @@ fn by(address: &str, proof: Proof) -> RequestedBy {
 }
 
 /// A request for a flow of the office.
-fn asks(requester: Requester) -> GrantRequest {
-    let ask = ask(5004, 5);
-    let filters = ask.filters.iter().map(|one| FlowFilter { src: Prefix::host(ip(OFFICE)), ..*one });
-    GrantRequest { requester, filters: filters.collect(), ..ask.clone() }
+fn office_request(requester: Requester) -> GrantRequest {
+    let request = request_of(5004, 5);
+    let filters = request.filters.iter().map(|one| FlowFilter { src: Prefix::host(ip(OFFICE)), ..*one });
+    GrantRequest { requester, filters: filters.collect(), ..request.clone() }
 }
 
 fn claims(requested_by: RequestedBy) -> GrantRequest {
-    asks(Requester::new(requested_by, None, Some(ip(OFFICE))))
+    office_request(Requester::new(requested_by, None, Some(ip(OFFICE))))
 }
 
-fn decided(resources: &Resources, ask: &GrantRequest) -> Result<Option<u32>, String> {
-    let run = resources.dry_run(NOW, ask);
+fn decided(resources: &Resources, request: &GrantRequest) -> Result<Option<u32>, String> {
+    let run = resources.dry_run(NOW, request);
     run.result.map(|_| run.rule.map(|rule| rule.number)).map_err(|refusal| refusal.to_string())
 }
 
@@ -87,16 +87,16 @@ fn a_trusted_neighbor_speaks_for_each_of_its_parties() {
     let mut config = readme();
     config.rules[0].max_total = Some(Rate(8 * MBIT));
     let mut resources = start(config);
-    let of = |port: u16, party: &str| {
+    let for_party = |port: u16, party: &str| {
         let requester = Requester::new(by(ROUTER, Proof::Handshake), None, Some(ip(party)));
-        let ask = ask(port, 5);
-        let filters = vec![FlowFilter { src: Prefix::host(ip(party)), ..ask.filters[0] }];
-        GrantRequest { requester, filters, ..ask }
+        let request = request_of(port, 5);
+        let filters = vec![FlowFilter { src: Prefix::host(ip(party)), ..request.filters[0] }];
+        GrantRequest { requester, filters, ..request }
     };
-    admit(&mut resources, &of(1, OFFICE));
-    let refused = refusal(&mut resources, &of(2, OFFICE));
+    admit(&mut resources, &for_party(1, OFFICE));
+    let refused = refusal(&mut resources, &for_party(2, OFFICE));
     assert_eq!(refused, "rule 1 'office': total: 5 of 8 Mbit/s in use by this requester, 5 Mbit/s asked");
-    admit(&mut resources, &of(3, "192.0.2.8"));
+    admit(&mut resources, &for_party(3, "192.0.2.8"));
 }
 
 /// SEC-T31-02: the proof that a rule demands, or the whole policy.
@@ -127,7 +127,7 @@ fn a_rule_can_demand_a_stronger_proof() {
     );
     let rules = vec![demands(Proof::Identity, &office)];
     let resources = start(Config { default: Action::Deny, rules, ..config() });
-    assert_eq!(decided(&resources, &asks(named)), Ok(Some(1)));
+    assert_eq!(decided(&resources, &office_request(named)), Ok(Some(1)));
 }
 
 /// `via` is the neighbor, for which host it may speak.
@@ -147,8 +147,8 @@ fn a_rule_can_name_the_neighbor() {
     assert_eq!(decided(&with(trusted()), &handshake(STRANGER)), Ok(None), "trusted, but not by this rule");
     assert!(decided(&with(Vec::new()), &handshake(ROUTER)).is_err(), "it asks for itself");
     assert!(decided(&with(trusted()), &handshake(OFFICE)).is_err());
-    let own = asks(Requester::local(ip(OFFICE), None));
-    assert!(decided(&with(trusted()), &own).is_err(), "a user of this host comes by no neighbor");
+    let local_user = office_request(Requester::local(ip(OFFICE), None));
+    assert!(decided(&with(trusted()), &local_user).is_err(), "a user of this host comes by no neighbor");
 }
 
 /// A rule that denies matches what a request says, proved or not, of the requester and of the neighbor.
@@ -160,15 +160,18 @@ fn nobody_avoids_a_denial_by_leaving_the_proof_out() {
         start(Config { rules: vec![rule], ..config() })
     };
     let from = denies(|rule| rule.from = nets("192.0.2.0/24"));
-    for ask in [
+    for request in [
         claims(RequestedBy::Unknown),
         claims(by(OFFICE, Proof::None)),
         claims(by(ROUTER, Proof::Handshake)),
-        asks(Requester::new(by(OFFICE, Proof::Link), None, Some(ip(STRANGER)))),
+        office_request(Requester::new(by(OFFICE, Proof::Link), None, Some(ip(STRANGER)))),
     ] {
-        assert_eq!(decided(&from, &ask), Err("rule 1: denied".to_owned()), "{}", ask.requester);
+        assert_eq!(decided(&from, &request), Err("rule 1: denied".to_owned()), "{}", request.requester);
     }
-    assert_eq!(decided(&from, &asks(Requester::new(by(ROUTER, Proof::Link), None, None))), Ok(None));
+    assert_eq!(
+        decided(&from, &office_request(Requester::new(by(ROUTER, Proof::Link), None, None))),
+        Ok(None)
+    );
     let via = denies(|rule| rule.via = nets("203.0.113.0/24"));
     assert!(decided(&via, &claims(by(ROUTER, Proof::None))).is_err());
     assert_eq!(decided(&via, &claims(by(STRANGER, Proof::None))), Ok(None));
@@ -186,7 +189,7 @@ fn merged_requests_are_as_good_as_the_worst() {
     let neighbour = |address: &str, proof| Neighbour { address: ip(address), ifindex: IfIndex(3), proof };
     let merged = |other| {
         let all = vec![neighbour(OFFICE, Proof::Link), other];
-        asks(Requester::new(RequestedBy::Neighbours(all), None, None))
+        office_request(Requester::new(RequestedBy::Neighbours(all), None, None))
     };
     assert_eq!(decided(&resources, &merged(neighbour("192.0.2.8", Proof::Link))), Ok(Some(1)));
     assert!(decided(&resources, &merged(neighbour("192.0.2.8", Proof::None))).is_err());
