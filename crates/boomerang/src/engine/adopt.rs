@@ -24,7 +24,7 @@ use super::flow::{FlowKey, IS_INTSERV, demanded_dscp};
 use super::interfaces::Iface;
 use super::io::Reason;
 use super::path::Origin;
-use super::reserve::{Asked, Effect, Lookup, Refused, Wanted};
+use super::reserve::{Effect, FlowRequest, Lookup, Refused, RequestedRate};
 use crate::wire::{Aggregation, Message, OF_REPLY, Pass, edit};
 
 /// What distinguishes two aggregates here: the node that proposes it and its number, and the direction and the interface of the
@@ -317,7 +317,7 @@ impl Boomerang {
         &mut self,
         proposal: &Proposal,
         lookup: Lookup,
-        asked: &Asked<'_>,
+        request: &FlowRequest<'_>,
         pass: Pass,
         origin: &Origin,
         resources: &mut Resources,
@@ -331,11 +331,16 @@ impl Boomerang {
             tracing::debug!(peer = %origin.ends.src, reason = "table of members full", "aggregate not joined");
             return None;
         }
-        let own = found.and_then(|found| self.flows.get(found));
-        let own = own.filter(|flow| flow.oif == origin.oif && !flow.has(IS_INTSERV)).map(|flow| flow.rate);
-        let available =
-            self.available(origin, asked.service(), own.or(before.map(|member| member.rate)), resources);
-        let rate = asked.first_that_fits(pass, available);
+        let flow_rate = found.and_then(|found| self.flows.get(found));
+        let flow_rate =
+            flow_rate.filter(|flow| flow.oif == origin.oif && !flow.has(IS_INTSERV)).map(|flow| flow.rate);
+        let available = self.available(
+            origin,
+            request.service(),
+            flow_rate.or(before.map(|member| member.rate)),
+            resources,
+        );
+        let rate = request.first_that_fits(pass, available);
         if rate == 0 {
             return None;
         }
@@ -343,7 +348,7 @@ impl Boomerang {
         let in_it =
             before.filter(|member| Some(member.aggregate) == standing).map_or(0, |member| member.rate);
         let iif = origin.iif.unwrap_or(Iface::LOCAL);
-        let joining = Joining { standing, proposal: *proposal, in_it, rate, refresh: asked.refresh, iif };
+        let joining = Joining { standing, proposal: *proposal, in_it, rate, refresh: request.refresh, iif };
         let mut admitted = self.enlarge(&joining, resources);
         if matches!(admitted, Err(Cause::Bandwidth | Cause::Buffer))
             && let Some(found) = found
@@ -368,11 +373,11 @@ impl Boomerang {
             self.remove(found, Some(resources));
         }
         let left = self.aggregates.remove(hash).filter(|left| *left != key);
-        self.aggregates.note(hash, Member { rate, aggregate: key }, asked.refresh);
+        self.aggregates.note(hash, Member { rate, aggregate: key }, request.refresh);
         if let Some(left) = left {
             self.fit(left, resources);
         }
-        self.hold_aggregate(key, asked.refresh);
+        self.hold_aggregate(key, request.refresh);
         Some(Ok((rate, effect)))
     }
 
@@ -390,8 +395,9 @@ impl Boomerang {
         let needed = at_most(counted, sum);
         if needed != aggregate.held || packets != aggregate.packets {
             let longest = aggregate.refresh.max(refresh);
-            let ask = self.ask_for(key, (&name, aggregate.iif), &packets, needed, longest);
-            resources.modify(self.now, aggregate.grant, &ask).map_err(|refusal| refusal.cause())?;
+            let grant_request =
+                self.aggregate_grant_request(key, (&name, aggregate.iif), &packets, needed, longest);
+            resources.modify(self.now, aggregate.grant, &grant_request).map_err(|refusal| refusal.cause())?;
         }
         if let Some(aggregate) = self.aggregates.table.get_mut(key) {
             (aggregate.held, aggregate.sum, aggregate.packets) = (needed, sum, packets);
@@ -428,8 +434,8 @@ impl Boomerang {
             tracing::debug!(?name, reason = "table of aggregates full", "aggregate not adopted");
             return Err(Cause::Full);
         };
-        let ask = self.ask_for(key, (&name, iif), &packets, rate, refresh);
-        match resources.admit(self.now, &ask) {
+        let grant_request = self.aggregate_grant_request(key, (&name, iif), &packets, rate, refresh);
+        match resources.admit(self.now, &grant_request) {
             Ok(Admitted { grant, .. }) => {
                 if let Some(aggregate) = self.aggregates.table.get_mut(key) {
                     aggregate.grant = grant;
@@ -449,7 +455,7 @@ impl Boomerang {
 
     /// The request to admission control for an aggregate. The node that proposes it is the requester: the configuration of the
     /// interface makes it a neighbor.
-    fn ask_for(
+    fn aggregate_grant_request(
         &self,
         key: Key,
         (name, iif): (&Name, Iface),
@@ -461,8 +467,8 @@ impl Boomerang {
         let requester = Requester::neighbour(Neighbour { address: name.address, ifindex, proof });
         let dscp = packets.tos >> 2;
         let filter = packets.key.filter(packets.marked.then_some(dscp));
-        let wanted = Wanted { rate, dscp, filter, oif: name.oif, refresh };
-        self.request(key, requester, &wanted)
+        let requested = RequestedRate { rate, dscp, filter, oif: name.oif, refresh };
+        self.grant_request(key, requester, &requested)
     }
 
     /// Removes a member, because it gets a reservation of its own or was released. Whether it was a member.
@@ -489,9 +495,10 @@ impl Boomerang {
             return;
         }
         let from = (&aggregate.name, aggregate.iif);
-        let ask = self.ask_for(key, from, &aggregate.packets, needed, aggregate.refresh);
+        let grant_request =
+            self.aggregate_grant_request(key, from, &aggregate.packets, needed, aggregate.refresh);
         // A request for less is never refused.
-        if resources.modify(self.now, aggregate.grant, &ask).is_ok()
+        if resources.modify(self.now, aggregate.grant, &grant_request).is_ok()
             && let Some(aggregate) = self.aggregates.table.get_mut(key)
         {
             aggregate.held = needed;

@@ -88,8 +88,8 @@ impl Boomerang {
         // The initiating node began the list when it composed the message.
         let (Some(iif), Some(came)) = (origin.iif, origin.ttl) else { return false };
         // The far end composes its reply, whose source it is.
-        let own = if end { Some(origin.ends.src) } else { self.interfaces.address(iif, origin.ends.src) };
-        let (Some(own), place) = (own, usize::from(nodes.count)) else { return false };
+        let address = if end { Some(origin.ends.src) } else { self.interfaces.address(iif, origin.ends.src) };
+        let (Some(address), place) = (address, usize::from(nodes.count)) else { return false };
         let gap = (place == 0 || came != nodes.ttl) && place < Nodes::MOST;
         let gaps = nodes.gaps | if gap { 0x8000 >> place } else { 0 };
         let [g1, g0] = gaps.to_be_bytes();
@@ -100,9 +100,9 @@ impl Boomerang {
         }
         if place < Nodes::MOST {
             let at = placed.offset + Nodes::HEAD;
-            match own {
-                IpAddr::V4(own) => edit::set_octets(octets, at + 4 * place, own.octets()),
-                IpAddr::V6(own) => edit::set_octets(octets, at + 16 * place, own.octets()),
+            match address {
+                IpAddr::V4(address) => edit::set_octets(octets, at + 4 * place, address.octets()),
+                IpAddr::V6(address) => edit::set_octets(octets, at + 16 * place, address.octets()),
             }
         }
         true

@@ -57,7 +57,7 @@ pub(super) struct Groups {
 }
 
 /// What is known about the route of a pair.
-enum Way {
+enum TreeState {
     /// It is known.
     Known,
     /// The driver was asked before.
@@ -84,17 +84,17 @@ impl Groups {
         Table::new("groups", self.by_source.total(), MOST)
     }
 
-    fn way(&mut self, now: Time, pair: Pair) -> Way {
+    fn state(&mut self, now: Time, pair: Pair) -> TreeState {
         if let Some(tree) = self.trees.get_mut(&pair) {
             tree.used = now;
-            return if tree.asked { Way::Waits } else { Way::Known };
+            return if tree.asked { TreeState::Waits } else { TreeState::Known };
         }
         if self.by_source.take(source(pair.1)).is_err() {
-            return Way::Full;
+            return TreeState::Full;
         }
         self.trees.insert(pair, Tree { asked: true, expected: None, oifs: Vec::new(), used: now });
         self.sweep.get_or_insert(now + SWEEP);
-        Way::New
+        TreeState::New
     }
 
     fn remove(&mut self, pair: &Pair) {
@@ -138,11 +138,11 @@ impl Boomerang {
         if is_of_link(pair.0) {
             return self.end_here(packet);
         }
-        match self.groups.way(self.now, pair) {
-            Way::Known => return self.copies(packet, resources),
-            Way::Waits => {}
-            Way::New => self.out.look_up_group(pair.0, pair.1),
-            Way::Full => {
+        match self.groups.state(self.now, pair) {
+            TreeState::Known => return self.copies(packet, resources),
+            TreeState::Waits => {}
+            TreeState::New => self.out.look_up_group(pair.0, pair.1),
+            TreeState::Full => {
                 self.counters.groups_full += 1;
                 tracing::debug!(peer = %packet.src.ip(), reason = "table of groups full, or share of its source", "message dropped");
                 return;

@@ -21,7 +21,7 @@ impl Iface {
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownInterface {
     ifindex: IfIndex,
     mtu: u32,
     trusted: bool,
@@ -33,7 +33,7 @@ struct Known {
 /// All interfaces.
 #[derive(Debug, Default)]
 pub(super) struct Interfaces {
-    known: Vec<Known>,
+    known: Vec<KnownInterface>,
     /// Numbers of the interfaces, sorted by the kernel's numbers.
     by_index: Vec<(IfIndex, Iface)>,
     /// All addresses of this node, sorted.
@@ -61,7 +61,7 @@ impl Interfaces {
             let trusted = config.trusted.get(&one.name).copied().unwrap_or(config.trusted_elsewhere);
             let from = &config.aggregates;
             let aggregates = from.from.get(&one.name).copied().unwrap_or(from.from_elsewhere);
-            let known = Known { ifindex: one.ifindex, mtu: one.mtu, trusted, aggregates, v4, v6 };
+            let known = KnownInterface { ifindex: one.ifindex, mtu: one.mtu, trusted, aggregates, v4, v6 };
             match self.iface(one.ifindex) {
                 Some(iface) => {
                     if let Some(place) = self.known.get_mut(usize::from(iface.0)) {
@@ -82,7 +82,7 @@ impl Interfaces {
         }
     }
 
-    fn get(&self, iface: Iface) -> Option<&Known> {
+    fn get(&self, iface: Iface) -> Option<&KnownInterface> {
         self.known.get(usize::from(iface.0))
     }
 

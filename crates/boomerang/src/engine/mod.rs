@@ -9,8 +9,8 @@
 //! * `receive` decides what happens to a packet. `path` is the procedure of a node on the path. `initiator` is the state
 //!   machine of the sessions that this node opened, `compose` writes their requests.
 //! * State is in two records: `flow` is a reservation of this node on the path, `session` a session of this node.
-//! * `routes` finds the interface by which a message leaves, `moves` follows a gateway whose place another router has, `groups` those of a request to a multicast group. `proof` is the proof that replies are received,
-//!   `guesses` counts wrong ones.
+//! * `routes` finds the interface by which a message leaves, `groups` those of a request to a multicast group. `neighbors` follows a
+//!   gateway whose place another router has. `proof` is the proof that replies are received, `guesses` counts wrong ones.
 
 mod adopt;
 mod answer;
@@ -27,7 +27,7 @@ mod interfaces;
 mod io;
 mod limits;
 mod lost;
-mod moves;
+mod neighbors;
 mod outbox;
 mod path;
 mod proof;
@@ -68,7 +68,7 @@ use flow::{Flow, FlowKey};
 use groups::Groups;
 use guesses::Guesses;
 use interfaces::{Iface, Interfaces};
-use moves::Moves;
+use neighbors::MovedNeighbors;
 use outbox::Outbox;
 use proof::Proofs;
 use propose::Proposals;
@@ -97,7 +97,7 @@ pub struct Boomerang {
     now: Time,
     interfaces: Interfaces,
     routes: Routes,
-    moves: Moves,
+    moved_neighbors: MovedNeighbors,
     groups: Groups,
     /// Keyed, because peers choose what is hashed.
     hasher: KeyedHasher,
@@ -149,7 +149,7 @@ impl Boomerang {
             now: Time::ZERO,
             interfaces: Interfaces::default(),
             routes: Routes::new(KeyedHasher::new(&mut rng), config.max_waiting),
-            moves: Moves::default(),
+            moved_neighbors: MovedNeighbors::default(),
             groups: Groups::new(config.max_waiting, KeyedHasher::new(&mut rng)),
             hasher: KeyedHasher::new(&mut rng),
             flows: Slab::new(config.max_flows),
@@ -207,7 +207,7 @@ impl Boomerang {
             Input::Command { id, command } => self.on_command(id, command, resources),
             Input::Lost { key, grant, why } => self.on_lost(Key::from_u64(key), grant, why, resources),
         }
-        self.run_moves();
+        self.run_moved_neighbors();
         self.run_sessions(most, resources);
     }
 
@@ -215,9 +215,9 @@ impl Boomerang {
         // The driver may answer a lookup twice.
         let Some(dst) = self.routes.answered(id) else { return };
         // The address of an interface that is down still belongs to this node.
-        let own = result.is_ok_and(|route| route.local);
+        let is_local = result.is_ok_and(|route| route.local);
         let oif = result.ok().and_then(|route| self.interfaces.iface(route.ifindex));
-        if let (Some(oif), Ok(route), false) = (oif, result, own) {
+        if let (Some(oif), Ok(route), false) = (oif, result, is_local) {
             self.routes.store(dst, oif, &route);
         }
         for waiting in self.routes.take(dst) {
@@ -235,7 +235,7 @@ impl Boomerang {
                     let Ok(message) = Message::parse(received.payload, received.dst.is_ipv6()) else {
                         continue;
                     };
-                    if own && !packet.local {
+                    if is_local && !packet.local {
                         self.arrived(&received, &message, resources);
                     } else {
                         self.go_on(&received, &message, packet.local, oif, resources);
@@ -277,7 +277,7 @@ impl Boomerang {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         let wheels = [&self.wheel, &self.aggregates.wheel, &self.wheel_of_sessions];
-        let walks = (!self.moves.is_empty()).then_some(self.now);
+        let walks = (!self.moved_neighbors.is_empty()).then_some(self.now);
         wheels.into_iter().filter_map(Wheel::next_deadline).chain(self.groups.sweep).chain(walks).min()
     }
 

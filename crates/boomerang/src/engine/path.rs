@@ -15,7 +15,7 @@ use super::interfaces::Iface;
 use super::io::Reason;
 use super::proof::{Head, MOST, Number, Party};
 use super::propose::Offer;
-use super::reserve::{Asked, Effect, Lookup};
+use super::reserve::{Effect, FlowRequest, Lookup};
 use super::service::Demand;
 use crate::wire::{Ends, Flags, FlowSpec, KEY_FIRST, Known, Message, OF_REPLY, Pass, ReturnProof, edit};
 
@@ -191,10 +191,10 @@ impl Boomerang {
             }
         };
         let marked = demanded_dscp(&body.flow.classifier, &body.flow.mask).is_some();
-        let asked = Asked { key, demand, tos, marked, refresh, body, proof, proposal };
+        let request = FlowRequest { key, demand, tos, marked, refresh, body, proof, proposal };
         let standing = found.filter(|_| rate == 0).and_then(|found| self.flows.get(found));
         let former = standing.and_then(|flow| self.offer(flow));
-        match self.reserve(lookup, &asked, message, &origin, resources) {
+        match self.reserve(lookup, &request, message, &origin, resources) {
             Ok((given, effect)) => {
                 self.count(&effect);
                 if !matches!(effect, Effect::Nothing | Effect::Refreshed) {
@@ -227,7 +227,7 @@ impl Boomerang {
     fn shorten(&self, octets: &mut [u8], message: &Message<'_>) -> (u8, bool) {
         let refresh = match message.refresh {
             0 => self.config.max_refresh,
-            asked => asked.min(self.config.max_refresh),
+            seconds => seconds.min(self.config.max_refresh),
         };
         let shortened = refresh != message.refresh;
         if shortened {
@@ -416,9 +416,9 @@ impl Boomerang {
         let shown = self.proofs.shown(message);
         let mut wrong = shown.any();
         if by_option || self.config.provers == 1 {
-            let own = shown.of(message.pass);
+            let returned = shown.of(message.pass);
             if let Some(head) = standing
-                && (self.proofs.continues(party, own, head)
+                && (self.proofs.continues(party, returned, head)
                     || self.proofs.continues(&there, shown.of(Pass::Request), head))
             {
                 return Ok(Proof::Returned(head));
@@ -435,10 +435,10 @@ impl Boomerang {
                     if self.proofs.take(of_request) {
                         return Err(Unproved::Pending);
                     }
-                    wrong = by_option && own.is_some();
+                    wrong = by_option && returned.is_some();
                 }
             }
-            if let Some(number) = own.filter(|_| self.proofs.is_fresh(self.now, party, own)) {
+            if let Some(number) = returned.filter(|_| self.proofs.is_fresh(self.now, party, returned)) {
                 return Ok(Proof::Returned(number.head()));
             }
         }

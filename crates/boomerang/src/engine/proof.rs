@@ -59,12 +59,12 @@ impl Number {
 
 /// The numbers of this node that a message shows, one for each pass at most: a second one would be a second guess.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Shown {
+pub(super) struct ShownNumbers {
     request: Option<Number>,
     reply: Option<Number>,
 }
 
-impl Shown {
+impl ShownNumbers {
     /// Whether it shows a number at all.
     pub(super) const fn any(&self) -> bool {
         self.request.is_some() || self.reply.is_some()
@@ -131,15 +131,15 @@ impl Proofs {
     }
 
     /// What a message shows. The KEY counts if its initiating node does not have the option.
-    pub(super) fn shown(&self, message: &Message<'_>) -> Shown {
+    pub(super) fn shown(&self, message: &Message<'_>) -> ShownNumbers {
         if message.flags.contains(Flags::RETURNS) {
             let number = |pass| self.placed(message, pass).map(|(_, number)| number);
             // What a reply is to prove has no part in a request.
             let reply = if message.pass == Pass::Reply { number(Pass::Reply) } else { None };
-            return Shown { request: number(Pass::Request), reply };
+            return ShownNumbers { request: number(Pass::Request), reply };
         }
         let key = (message.key > KEY_FIRST).then_some(Number(message.key));
-        Shown { request: key, reply: key.filter(|_| message.pass == Pass::Reply) }
+        ShownNumbers { request: key, reply: key.filter(|_| message.pass == Pass::Reply) }
     }
 
     /// The number for a party at `now`.

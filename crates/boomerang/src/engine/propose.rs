@@ -43,7 +43,7 @@ impl Class {
 }
 
 #[derive(Debug)]
-struct Sum {
+struct ClassSum {
     class: Class,
     members: u32,
     /// Sum of their rates, bit/s.
@@ -55,7 +55,7 @@ struct Sum {
 /// The classes of the flows of this node, by their numbers. There is no class without a flow.
 #[derive(Debug)]
 pub(super) struct Proposals {
-    sums: HashMap<u32, Sum, KeyedHasher>,
+    sums: HashMap<u32, ClassSum, KeyedHasher>,
 }
 
 impl Proposals {
@@ -65,7 +65,7 @@ impl Proposals {
 
     /// Counts a flow in its class. `false`: another class has its number.
     fn enter(&mut self, class: Class, rate: u32, enough: u32) -> bool {
-        let new = Sum { class, members: 0, rate: 0, proposed: false };
+        let new = ClassSum { class, members: 0, rate: 0, proposed: false };
         let sum = self.sums.entry(class.number()).or_insert(new);
         if sum.class != class {
             return false;

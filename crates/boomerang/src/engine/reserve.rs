@@ -25,7 +25,7 @@ use super::{Boomerang, PROTOCOL};
 use crate::wire::{Body, Message, Pass, Qos};
 
 /// What a message asks for at this node.
-pub(super) struct Asked<'a> {
+pub(super) struct FlowRequest<'a> {
     pub(super) key: FlowKey,
     pub(super) demand: Demand,
     pub(super) tos: u8,
@@ -38,7 +38,7 @@ pub(super) struct Asked<'a> {
     pub(super) proposal: Option<Proposal>,
 }
 
-impl Asked<'_> {
+impl FlowRequest<'_> {
     pub(super) fn service(&self) -> ServiceClass {
         self.demand.service(self.tos >> 2)
     }
@@ -74,7 +74,7 @@ pub(super) struct Lookup {
 }
 
 /// What admission control is asked for.
-pub(super) struct Wanted {
+pub(super) struct RequestedRate {
     /// Rate, bit/s.
     pub(super) rate: u32,
     pub(super) dscp: u8,
@@ -123,19 +123,19 @@ impl Boomerang {
     pub(super) fn reserve(
         &mut self,
         lookup: Lookup,
-        asked: &Asked<'_>,
+        request: &FlowRequest<'_>,
         message: &Message<'_>,
         origin: &Origin,
         resources: &mut Resources,
     ) -> Result<(u32, Effect), Refused> {
-        let Demand { rate: wanted, intserv } = asked.demand;
+        let Demand { rate: wanted, intserv } = request.demand;
         let Lookup { hash, mut found } = lookup;
         if wanted == 0 {
             let left = self.leave_aggregate(hash, resources);
             let Some(key) = found else {
                 return Ok((0, if left { Effect::Released } else { Effect::Nothing }));
             };
-            self.note_proof(key, asked.proof);
+            self.note_proof(key, request.proof);
             // A session of this node has its own reason.
             if origin.iif.is_some() {
                 resources.because(End::TornDown);
@@ -144,13 +144,13 @@ impl Boomerang {
             return Ok((0, Effect::Released));
         }
         let lookup = self.settle_loss(lookup, message, origin).map_err(|reason| {
-            let available = self.available(origin, asked.service(), None, resources);
+            let available = self.available(origin, request.service(), None, resources);
             Refused { reason, available, note: None }
         })?;
         found = lookup.found;
         // 8. A member of an aggregate has no reservation of its own.
-        if let Some(proposal) = &asked.proposal {
-            if let Some(result) = self.join(proposal, lookup, asked, message.pass, origin, resources) {
+        if let Some(proposal) = &request.proposal {
+            if let Some(result) = self.join(proposal, lookup, request, message.pass, origin, resources) {
                 return result;
             }
             self.counters.options_ignored += 1;
@@ -158,45 +158,45 @@ impl Boomerang {
         }
         let standing = found.and_then(|key| Some((key, self.flows.get(key)?)));
         let unchanged = standing.filter(|(_, flow)| {
-            flow.rate == asked.demand.tag()
+            flow.rate == request.demand.tag()
                 && flow.has(IS_INTSERV) == intserv.is_some()
                 && flow.oif == origin.oif
-                && flow.tos == asked.tos
-                && flow.has(IS_MARKED) == asked.marked
+                && flow.tos == request.tos
+                && flow.has(IS_MARKED) == request.marked
         });
         if let Some((key, _)) = unchanged {
-            self.note_proof(key, asked.proof);
-            self.hold(key, asked.refresh);
+            self.note_proof(key, request.proof);
+            self.hold(key, request.refresh);
             return Ok((wanted, Effect::Refreshed));
         }
         let here = standing.filter(|(_, flow)| flow.oif == origin.oif && !flow.has(IS_INTSERV));
         let held = here.map(|(_, flow)| flow.rate);
         let standing = standing.map(|(key, flow)| (key, flow.grant, flow.oif));
-        let available = self.available(origin, asked.service(), held, resources);
+        let available = self.available(origin, request.service(), held, resources);
         // Of a list, the first element that fits.
-        let rate = asked.first_that_fits(message.pass, available);
+        let rate = request.first_that_fits(message.pass, available);
         if rate == 0 {
             // A list that ends with 0 in this direction is satisfied by nothing.
             self.leave_aggregate(hash, resources);
             if let Some((key, ..)) = standing {
-                self.note_proof(key, asked.proof);
+                self.note_proof(key, request.proof);
                 resources.because(End::TornDown);
                 self.remove(key, Some(resources));
             }
             return Ok((0, Effect::Released));
         }
         let Some((key, grant, oif)) = standing else {
-            let key = self.create(hash, asked, rate, message, origin, resources)?;
-            self.note_proof(key, asked.proof);
-            self.hold(key, asked.refresh);
+            let key = self.create(hash, request, rate, message, origin, resources)?;
+            self.note_proof(key, request.proof);
+            self.hold(key, request.refresh);
             return Ok((rate, Effect::Created));
         };
-        let ask = self.ask(key, asked, rate, message, origin);
+        let grant_request = self.flow_grant_request(key, request, rate, message, origin);
         let admitted = if oif == origin.oif {
-            resources.modify(self.now, grant, &ask)
+            resources.modify(self.now, grant, &grant_request)
         } else {
             // The path changed: the grant at the former interface is not needed any more.
-            let new = self.admit(ask, &asked.key, resources);
+            let new = self.admit(grant_request, &request.key, resources);
             if new.is_ok() {
                 resources.because(End::Rerouted);
                 resources.release(grant);
@@ -207,19 +207,19 @@ impl Boomerang {
             admitted.map_err(|refusal| Refused::by(&refusal, available, resources))?;
         self.leave_class(key);
         if let Some(flow) = self.flows.get_mut(key) {
-            (flow.grant, flow.rate, flow.oif) = (grant, asked.tag(rate), origin.oif);
-            (flow.tos, flow.marks) = (asked.tos, asked.marks());
+            (flow.grant, flow.rate, flow.oif) = (grant, request.tag(rate), origin.oif);
+            (flow.tos, flow.marks) = (request.tos, request.marks());
         }
         self.enter_class(key);
-        self.note_proof(key, asked.proof);
-        self.hold(key, asked.refresh);
+        self.note_proof(key, request.proof);
+        self.hold(key, request.refresh);
         Ok((rate, Effect::Changed))
     }
 
     fn create(
         &mut self,
         hash: u64,
-        asked: &Asked<'_>,
+        request: &FlowRequest<'_>,
         rate: u32,
         message: &Message<'_>,
         origin: &Origin,
@@ -229,32 +229,32 @@ impl Boomerang {
         self.leave_aggregate(hash, resources);
         let full = |available| Refused { reason: Reason::Full, available, note: None };
         let iif = origin.iif.unwrap_or(Iface::LOCAL);
-        if !self.take_place(asked.key.initiator(), iif) {
+        if !self.take_place(request.key.initiator(), iif) {
             self.counters.flows_full += 1;
-            tracing::debug!(peer = %asked.key.initiator(), reason = "share of its source or interface in the table of reservations is used up", "reservation refused");
+            tracing::debug!(peer = %request.key.initiator(), reason = "share of its source or interface in the table of reservations is used up", "reservation refused");
             return Err(full(0));
         }
         let flow = Flow {
-            key: asked.key,
+            key: request.key,
             link: Link::default(),
             grant: GrantId(0),
-            rate: asked.tag(rate),
+            rate: request.tag(rate),
             proof: 0,
             oif: origin.oif,
             iif,
-            tos: asked.tos,
-            refresh: asked.refresh,
-            marks: asked.marks(),
+            tos: request.tos,
+            refresh: request.refresh,
+            marks: request.marks(),
             signed: false,
         };
         let Ok(key) = self.flows.insert(flow) else {
-            self.give_place_back(asked.key.initiator(), iif);
+            self.give_place_back(request.key.initiator(), iif);
             self.counters.flows_full += 1;
-            tracing::debug!(peer = %asked.key.initiator(), reason = "table of reservations full", "reservation refused");
+            tracing::debug!(peer = %request.key.initiator(), reason = "table of reservations full", "reservation refused");
             return Err(full(0));
         };
-        let ask = self.ask(key, asked, rate, message, origin);
-        match self.admit(ask, &asked.key, resources) {
+        let grant_request = self.flow_grant_request(key, request, rate, message, origin);
+        match self.admit(grant_request, &request.key, resources) {
             Ok(admitted) => {
                 if let Some(flow) = self.flows.get_mut(key) {
                     flow.grant = admitted.grant;
@@ -268,49 +268,54 @@ impl Boomerang {
             }
             Err(refusal) => {
                 self.flows.remove(key);
-                self.give_place_back(asked.key.initiator(), iif);
-                let available = self.available(origin, asked.service(), None, resources);
+                self.give_place_back(request.key.initiator(), iif);
+                let available = self.available(origin, request.service(), None, resources);
                 Err(Refused::by(&refusal, available, resources))
             }
         }
     }
 
     /// The request to admission control for a reservation.
-    fn ask(
+    fn flow_grant_request(
         &self,
         key: Key,
-        asked: &Asked<'_>,
+        request: &FlowRequest<'_>,
         rate: u32,
         message: &Message<'_>,
         origin: &Origin,
     ) -> GrantRequest {
         let initiator = origin.initiator(message.pass);
         let requester = match origin.iif {
-            None => Requester::local(initiator, self.command_for(asked.key.of_pass(Pass::Request))),
+            None => Requester::local(initiator, self.command_for(request.key.of_pass(Pass::Request))),
             Some(iif) => Requester::neighbour(Neighbour {
                 address: initiator,
                 ifindex: self.interfaces.ifindex(iif),
-                proof: match asked.proof {
+                proof: match request.proof {
                     Proof::Member(_) => Proved::Identity,
                     Proof::Returned(_) => Proved::Handshake,
                     Proof::Nothing => Proved::None,
                 },
             }),
         };
-        let user = asked.body.options.user();
+        let user = request.body.options.user();
         let names = user.and_then(|uid| Some(Arc::new(vec![uid.name()?.to_owned()])));
         let requester = Requester { names, ..requester };
-        let dscp = asked.tos >> 2;
-        let filter = asked.key.filter(asked.marked.then_some(dscp));
-        let wanted = Wanted { rate, dscp, filter, oif: origin.oif, refresh: asked.refresh };
-        let mut ask = self.request(key, requester, &wanted);
-        asked.demand.complete(&mut ask, dscp);
-        ask
+        let dscp = request.tos >> 2;
+        let filter = request.key.filter(request.marked.then_some(dscp));
+        let requested = RequestedRate { rate, dscp, filter, oif: origin.oif, refresh: request.refresh };
+        let mut grant_request = self.grant_request(key, requester, &requested);
+        request.demand.complete(&mut grant_request, dscp);
+        grant_request
     }
 
     /// The request to admission control for a rate.
-    pub(super) fn request(&self, key: Key, requester: Requester, wanted: &Wanted) -> GrantRequest {
-        let Wanted { rate, dscp, filter, oif, refresh } = *wanted;
+    pub(super) fn grant_request(
+        &self,
+        key: Key,
+        requester: Requester,
+        requested: &RequestedRate,
+    ) -> GrantRequest {
+        let RequestedRate { rate, dscp, filter, oif, refresh } = *requested;
         let mtu = self.interfaces.mtu(oif);
         let rate = octets(rate);
         // Ten milliseconds of the rate, or two packets.
@@ -331,11 +336,11 @@ impl Boomerang {
     /// larger rate counts.
     fn admit(
         &self,
-        mut ask: GrantRequest,
+        mut grant_request: GrantRequest,
         key: &FlowKey,
         resources: &mut Resources,
     ) -> Result<Admitted, Refusal> {
-        let result = resources.admit(self.now, &ask);
+        let result = resources.admit(self.now, &grant_request);
         if !result.as_ref().is_err_and(|refusal| refusal.cause() == Cause::Conflict) {
             return result;
         }
@@ -345,8 +350,8 @@ impl Boomerang {
         else {
             return result;
         };
-        ask.shared_with = Some(flow.grant);
-        resources.admit(self.now, &ask)
+        grant_request.shared_with = Some(flow.grant);
+        resources.admit(self.now, &grant_request)
     }
 
     /// The largest rate that the interface could give, `held` included, bit/s.

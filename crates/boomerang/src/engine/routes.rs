@@ -13,7 +13,7 @@ use super::interfaces::Iface;
 const PLACES: usize = 8192;
 
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct CachedRoute {
     dst: IpAddr,
     generation: u32,
     oif: Iface,
@@ -81,7 +81,7 @@ pub(super) enum Waiting {
 #[derive(Debug)]
 pub(super) struct Routes {
     hasher: KeyedHasher,
-    places: Box<[Option<Known>]>,
+    places: Box<[Option<CachedRoute>]>,
     /// A route of an earlier generation is looked up again.
     generation: u32,
     last_lookup: u64,
@@ -138,7 +138,7 @@ impl Routes {
         last.is_some_and(|last| (last.dst, last.oif, last.next) == (dst, oif, neighbor))
     }
 
-    fn known(&self, dst: IpAddr) -> Option<&Known> {
+    fn known(&self, dst: IpAddr) -> Option<&CachedRoute> {
         let known = self.places.get(self.place(dst))?.as_ref()?;
         (known.dst == dst && known.generation == self.generation).then_some(known)
     }
@@ -172,7 +172,8 @@ impl Routes {
     /// Stores the interface by which packets to `dst` leave, with its neighbor, and the source of those of this node.
     pub(super) fn store(&mut self, dst: IpAddr, oif: Iface, route: &Route) {
         let next = route.gateway.unwrap_or(dst);
-        let known = Known { dst, generation: self.generation, oif, src: route.src, next, mtu: route.mtu };
+        let known =
+            CachedRoute { dst, generation: self.generation, oif, src: route.src, next, mtu: route.mtu };
         let at = self.place(dst);
         if let Some(place) = self.places.get_mut(at) {
             *place = Some(known);

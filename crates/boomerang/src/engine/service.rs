@@ -91,11 +91,17 @@ impl Demand {
         if message.len() <= 4 {
             return Ok(Self { rate: 0, intserv: None });
         }
-        let asked = Parameters::parse(message).ok_or(Reason::Unsupported)?;
-        let tspec = TSpec::new(asked.rate, asked.bucket, asked.peak, asked.min_policed, asked.max_packet);
+        let parameters = Parameters::parse(message).ok_or(Reason::Unsupported)?;
+        let tspec = TSpec::new(
+            parameters.rate,
+            parameters.bucket,
+            parameters.peak,
+            parameters.min_policed,
+            parameters.max_packet,
+        );
         let tspec = tspec.map_err(|_| Reason::BadRequest)?;
         let traffic = tspec.to_traffic().map_err(|_| Reason::BadRequest)?;
-        let guaranteed = match asked.guaranteed {
+        let guaranteed = match parameters.guaranteed {
             None => None,
             Some((rate, slack)) => {
                 let rspec = RSpec::new(rate, slack).and_then(|rspec| rspec.checked(&tspec));
@@ -125,12 +131,12 @@ impl Demand {
     }
 
     /// Completes a request to admission control.
-    pub(super) fn complete(&self, ask: &mut GrantRequest, dscp: u8) {
-        ask.service = self.service(dscp);
+    pub(super) fn complete(&self, grant_request: &mut GrantRequest, dscp: u8) {
+        grant_request.service = self.service(dscp);
         let Some(intserv) = self.intserv else { return };
-        ask.traffic = intserv.traffic;
-        ask.guaranteed = intserv.guaranteed;
+        grant_request.traffic = intserv.traffic;
+        grant_request.guaranteed = intserv.guaranteed;
         // The queue of an IntServ service needs no code point.
-        ask.mark_dscp = Some(dscp).filter(|dscp| *dscp != 0);
+        grant_request.mark_dscp = Some(dscp).filter(|dscp| *dscp != 0);
     }
 }

@@ -30,9 +30,9 @@ struct Walk {
 
 /// Neighbors that have moved, and whose sessions are not all visited.
 #[derive(Debug, Default)]
-pub(super) struct Moves(VecDeque<Walk>);
+pub(super) struct MovedNeighbors(VecDeque<Walk>);
 
-impl Moves {
+impl MovedNeighbors {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -41,7 +41,7 @@ impl Moves {
 impl Boomerang {
     pub(super) fn on_neighbor_moved(&mut self, ifindex: IfIndex, neighbor: IpAddr) {
         let Some(oif) = self.interfaces.iface(ifindex) else { return };
-        let walks = &mut self.moves.0;
+        let walks = &mut self.moved_neighbors.0;
         let waits = walks.iter().any(|walk| walk.from == 0 && (walk.oif, walk.neighbor) == (oif, neighbor));
         if !waits && walks.len() < MOST {
             walks.push_back(Walk { oif, neighbor, from: 0 });
@@ -49,9 +49,9 @@ impl Boomerang {
     }
 
     /// Visits some sessions whose gateway may be another router.
-    pub(super) fn run_moves(&mut self) {
-        let Self { moves, sessions, routes, .. } = self;
-        let Some(walk) = moves.0.front_mut() else { return };
+    pub(super) fn run_moved_neighbors(&mut self) {
+        let Self { moved_neighbors, sessions, routes, .. } = self;
+        let Some(walk) = moved_neighbors.0.front_mut() else { return };
         let mut found: Vec<Key> = Vec::new();
         let next = sessions.walk(walk.from, |key, session| {
             // What waits for an answer is repeated soon, and goes to the present gateway.
@@ -63,7 +63,7 @@ impl Boomerang {
         });
         match next {
             Some(from) => walk.from = from,
-            None => drop(moves.0.pop_front()),
+            None => drop(moved_neighbors.0.pop_front()),
         }
         for key in found {
             let Some(session) = self.sessions.get(key) else { continue };
