@@ -1,4 +1,5 @@
-//! The aggregates of other nodes that this node adopts: one reservation for all members of an aggregate that pass here.
+//! The aggregates of other nodes that this node adopts (§3.3.2, framework §6.2): one reservation for all members of an aggregate that
+//! pass here.
 //!
 //! The option gives the sum of all members at the node that proposes the aggregate. Not all of them pass here, or have passed
 //! yet. So the node counts the rates of the members whose messages it received, and reserves this sum, at most that of the
@@ -257,7 +258,7 @@ impl Boomerang {
     }
 
     /// The proposal that holds for a flow: the last one of this pass whose aggregate the flow belongs to. It counts if the
-    /// message came in by an interface where such options are of nodes of this domain.
+    /// message came in by an interface where such options are of nodes of this domain. BOOM-G26-02, BOOM-G28-01, BOOM-G27-01.
     pub(super) fn proposal(
         &self,
         message: &Message<'_>,
@@ -291,7 +292,7 @@ impl Boomerang {
     }
 
     /// Takes out the options of this node itself, which come back in the other pass, and those of strangers. Whether there were
-    /// any.
+    /// any. BOOM-G26-03.
     pub(super) fn take_options_out(
         &mut self,
         octets: &mut Vec<u8>,
@@ -312,7 +313,7 @@ impl Boomerang {
     }
 
     /// Reserves for a flow as a member of an aggregate, in place of a reservation of its own. `None`: there can be no such
-    /// aggregate, and the flow gets a reservation of its own.
+    /// aggregate, and the flow gets a reservation of its own. BOOM-G27-03, BOOM-G27-02, BOOM-F6.2-04.
     pub(super) fn join(
         &mut self,
         proposal: &Proposal,
@@ -454,7 +455,7 @@ impl Boomerang {
     }
 
     /// The request to admission control for an aggregate. The node that proposes it is the requester: the configuration of the
-    /// interface makes it a neighbor.
+    /// interface makes it a neighbor. BOOM-F5.1.1-04.
     fn aggregate_grant_request(
         &self,
         key: Key,
@@ -519,7 +520,7 @@ impl Boomerang {
         }
     }
 
-    /// Restarts the holding time of an aggregate, which is that of the member with the longest one.
+    /// Restarts the holding time of an aggregate, which is that of the member with the longest one. BOOM-G27-05.
     fn hold_aggregate(&mut self, key: Key, refresh: u8) {
         let due = self.now + self.holding_time(refresh);
         let Aggregates { table, wheel, .. } = &mut self.aggregates;

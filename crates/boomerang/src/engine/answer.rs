@@ -1,4 +1,4 @@
-//! What this node writes into a passing message.
+//! What this node writes into a passing message (§2.3).
 
 use core::net::IpAddr;
 
@@ -13,6 +13,7 @@ use crate::wire::{Body, Known, Message, Nodes, Note, Pass, Qos, Rates, Refusal, 
 
 impl Boomerang {
     /// Writes a refusal of this node: both signs, and which node and why if an option can be added.
+    /// BOOM-2.3-04, BOOM-F4.2-03, BOOM-G31-01, BOOM-G24-02.
     pub(super) fn refuse(
         &mut self,
         octets: &mut Vec<u8>,
@@ -108,7 +109,7 @@ impl Boomerang {
         true
     }
 
-    /// Lowers the rates of the pass to what is available. Whether any changed.
+    /// Lowers the rates of the pass to what is available. Whether any changed. BOOM-G19-01, BOOM-G21-02.
     pub(super) fn lower(&self, octets: &mut [u8], message: &Message<'_>, available: u32) -> bool {
         let (family, pass) = (message.format.family(), message.pass);
         if let Some(Qos::IntServ(specs)) = message.body.map(|body| body.qos) {
@@ -133,7 +134,7 @@ impl Boomerang {
         changed
     }
 
-    /// Writes the rate that was granted over the elements of a list in front of it. Whether any changed.
+    /// Writes the rate that was granted over the elements of a list in front of it. Whether any changed. BOOM-G20-01.
     pub(super) fn write_grant(&self, octets: &mut [u8], message: &Message<'_>, granted: u32) -> bool {
         let Some(Qos::Downgrade(_)) = message.body.map(|body| body.qos) else { return false };
         self.lower(octets, message, granted)

@@ -79,12 +79,15 @@ impl Boomerang {
             format: Format::of(family, qos.format()),
             // Both signs of a refusal make the message a query: nodes only write what they have.
             flags: match session.query {
+                // BOOM-G18-01
                 true => Flags::NACK,
+                // BOOM-F5.3-02
                 false if session.is_for_group() => Flags::NO_ECHO,
                 false => Flags::RETURNS.with_if(Flags::STANDS, session.stands()),
             },
             refresh: session.refresh,
             padding: 0,
+            // BOOM-G11-01
             key: if session.query { 0 } else { session.key },
             body: Some(Body { flow: session.flow, qos, options: Options::none() }),
         };
@@ -105,12 +108,16 @@ impl Boomerang {
             edit::append_with(octets, *flags, &Known::ReturnProof(*proof));
         }
         let names = session.names_nodes && session.state == State::Setup;
+        // BOOM-G4-02
         let alert = match (ends.dst, self.config.router_alert, self.config.router_alert_v6) {
+            // BOOM-F4.1.4-02
             (IpAddr::V4(_), true, _) => Alert::V4(router_alert_v4(0)),
+            // BOOM-G29-05
             (IpAddr::V6(_), _, Some(value)) => Alert::V6(router_alert_v6_before(ICMPV6, value)),
             _ => Alert::None,
         };
         let room = self.first_hop_room(ends.dst, oif, &alert);
+        // BOOM-G31-03
         if octets.len() > room {
             return None;
         }
@@ -122,6 +129,7 @@ impl Boomerang {
             }
         }
         // The link of this node is a part of the path. A refused message is sent as well: it collects what the path has.
+        // BOOM-G36-02
         self.procedure(octets, &message, Origin::own(ends, oif), resources);
         edit::set_checksum(octets, &ends);
         Some(alert)

@@ -50,6 +50,7 @@ pub struct Config {
 }
 
 impl Default for Config {
+    // BOOM-G15-01
     fn default() -> Self {
         Self {
             max_flows: 262_144,

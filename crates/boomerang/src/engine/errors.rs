@@ -65,7 +65,7 @@ impl Boomerang {
 
     /// A Destination Unreachable came to this node. If it is about the set-up of a session, the session ends. A session
     /// that the path has granted repeats its message, because the error may be a short failure, and anybody can forge it: it names the
-    /// router to its user if no reply comes at all.
+    /// router to its user if no reply comes at all. BOOM-G42-02.
     pub(super) fn on_unreachable(&mut self, packet: &Received<'_>, resources: &mut Resources) {
         let ends = Ends { src: packet.src.ip(), dst: packet.dst.ip() };
         if !checksum_is_valid(&ends, packet.payload) {

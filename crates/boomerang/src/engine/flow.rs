@@ -29,6 +29,7 @@ pub(super) struct FlowKey([u8; 40]);
 pub(super) struct NoFilter;
 
 /// The length of the prefix that a mask leaves, and the address without the bits that the mask ignores.
+/// BOOM-3.2.2-05, BOOM-G5-01.
 fn prefix(address: IpAddr, mask: IpAddr) -> Result<([u8; 16], u8), NoFilter> {
     let (bits, ignored, width) = match (address, mask) {
         (IpAddr::V4(address), IpAddr::V4(mask)) => {
@@ -45,7 +46,7 @@ fn prefix(address: IpAddr, mask: IpAddr) -> Result<([u8; 16], u8), NoFilter> {
 }
 
 impl FlowKey {
-    /// The key of a flow in the direction of a pass.
+    /// The key of a flow in the direction of a pass. BOOM-3.2.2-04, BOOM-F4.1.2-01, BOOM-G35-01, BOOM-G7-04.
     pub(super) fn of(flow: &FlowSpec, pass: Pass) -> Result<Self, NoFilter> {
         let FlowSpec { classifier: of, mask } = flow;
         let (src, src_length) = prefix(of.src, mask.src)?;
@@ -249,7 +250,7 @@ impl FlowKey {
         FlowSpec { classifier, mask }
     }
 
-    /// The filter of the data packets: those that carry `dscp`, if it is given.
+    /// The filter of the data packets: those that carry `dscp`, if it is given. BOOM-G8-02.
     pub(super) fn filter(&self, dscp: Option<u8>) -> FlowFilter {
         let [_, _, protocol, bits, s1, s0, d1, d0, ..] = self.0;
         let (src, dst) = self.prefixes();
@@ -264,7 +265,7 @@ impl FlowKey {
     }
 }
 
-/// The code point that data packets must carry, if the mask does not ignore it.
+/// The code point that data packets must carry, if the mask does not ignore it. BOOM-G7-02.
 pub(super) const fn demanded_dscp(classifier: &Classifier, mask: &Classifier) -> Option<u8> {
     if mask.tos & 0xfc == 0 { Some(classifier.tos >> 2) } else { None }
 }

@@ -1,4 +1,4 @@
-//! Requests to a multicast group, as a node on the path: a copy leaves by each outgoing interface of the kernel's multicast
+//! Requests to a multicast group (framework §5.3), as a node on the path: a copy leaves by each outgoing interface of the kernel's multicast
 //! route, and each copy is a message of its own for the reservations at its interface.
 //!
 //! Nothing comes back from a group, so no proof of return is possible, and silence is no loss. Routes are kept in a table of
@@ -212,7 +212,7 @@ impl Boomerang {
         );
     }
 
-    /// Sends a copy by each interface of the route, which is known.
+    /// Sends a copy by each interface of the route, which is known. BOOM-G44-02, BOOM-F5.3-03.
     fn copies(&mut self, packet: &Received<'_>, resources: &mut Resources) {
         let pair = (packet.dst.ip(), packet.src.ip());
         let iif = self.interfaces.iface(packet.ifindex);

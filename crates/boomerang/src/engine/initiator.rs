@@ -1,4 +1,4 @@
-//! The initiating node: the only one with a state machine and timers of a session.
+//! The initiating node (§2.1): the only one with a state machine and timers of a session.
 
 use core::net::IpAddr;
 
@@ -46,7 +46,7 @@ impl Boomerang {
         }
     }
 
-    /// A user leaves. A second time it does not wait for the answer of the path.
+    /// A user leaves. A second time it does not wait for the answer of the path. BOOM-P-02.
     fn close(&mut self, key: Key, resources: &mut Resources) {
         let waits = |session: &Session| session.confirms && session.state != State::Closing;
         if !self.sessions.get(key).is_some_and(waits) {
@@ -60,6 +60,7 @@ impl Boomerang {
         self.out.event(id, Event::Rejected(why));
     }
 
+    // BOOM-3.2.1-04, BOOM-F5.3-04
     fn open(&mut self, id: u64, request: &Request, query: bool, resources: &mut Resources) {
         if let Err(why) = check(request, query) {
             return self.reject(id, why);
@@ -173,6 +174,7 @@ impl Boomerang {
         true
     }
 
+    // BOOM-P-01
     fn change(&mut self, id: u64, key: Key, rates: Rates, resources: &mut Resources) {
         let Some(session) =
             self.sessions.get_mut(key).filter(|session| !session.query && session.state != State::Closing)
@@ -242,7 +244,9 @@ impl Boomerang {
         };
         (session.oif, session.sent_at) = (oif, self.now);
         let transaction = self.next_transaction;
+        // BOOM-G16-02, BOOM-G34-01
         self.next_transaction = self.next_transaction.wrapping_add(1);
+        // BOOM-G2-02
         self.sequence = self.sequence.wrapping_add(1);
         let ends = session.ends;
         let mut octets = core::mem::take(&mut self.buffer);
@@ -254,16 +258,19 @@ impl Boomerang {
         let Some(session) = invariant!(self.sessions.get_mut(key), "its request ends no session") else {
             return;
         };
+        // BOOM-G44-01
         let for_group = session.is_for_group();
         if !for_group {
             let wait = session.sent(transaction);
             if session.state == State::Setup {
                 session.loops = session.loops.saturating_add(1);
             }
+            // BOOM-G16-02
             self.by_transaction.insert(transaction, key);
             self.wheel_of_sessions.arm(&mut self.sessions, key.index(), self.now + wait);
         }
         let by = for_group.then(|| self.interfaces.ifindex(oif));
+        // BOOM-G33-02
         let envelope = Envelope { ends, ttl: TTL, tos: self.config.tos, own: true, by };
         self.out.send(envelope, alert.options(), &octets);
         self.counters.requests_sent += 1;
@@ -310,7 +317,7 @@ impl Boomerang {
         self.established(key, rates, Path::default());
     }
 
-    /// The path granted these rates.
+    /// The path granted these rates. BOOM-F5.7.1-01.
     fn established(&mut self, key: Key, rates: Rates, path: Path) {
         let Some(session) = invariant!(self.sessions.get_mut(key), "a grant has a session") else { return };
         let new = core::mem::take(&mut session.asked) || session.granted != Some(rates);
@@ -332,6 +339,7 @@ impl Boomerang {
         message: &Message<'_>,
         resources: &mut Resources,
     ) {
+        // BOOM-3.1-03
         let Some(key) = self.by_transaction.get(&message.transaction).copied() else {
             self.counters.unexpected_replies += 1;
             tracing::debug!(peer = %packet.src.ip(), reason = "no request waits for it", "reply dropped");
@@ -339,12 +347,14 @@ impl Boomerang {
         };
         let Some(session) = invariant!(self.sessions.get_mut(key), "a reply has a session") else { return };
         let body =
+            // BOOM-G38-03
             message.body.filter(|body| body.flow == session.flow && packet.src.ip() == session.ends.dst);
         let authentic = !session.signed
             || body.and_then(|body| body.options.authentication()).is_some_and(|option| {
                 let ipv6 = packet.dst.is_ipv6();
                 self.domain.is_right(&self.config.integrity, packet.payload, ipv6, option)
             });
+        // BOOM-G10-06
         let is_multiple = message.key == 0 || message.key.is_multiple_of(session.key.max(1));
         let (Some(body), true) = (body, is_multiple && authentic) else {
             self.counters.invalid_replies += 1;
@@ -360,17 +370,22 @@ impl Boomerang {
             self.finish(key, Event::Available(offer));
             return self.drop_session(key);
         }
+        // BOOM-1-03, BOOM-F3.3.3-01, BOOM-F3.4-01, BOOM-G10-05
         let sent = session.key;
         let proofs = || body.options.proofs().take(MOST).map(|(placed, proof)| (placed.flags, proof));
+        // BOOM-2.1-04, BOOM-F4.1.1-01, BOOM-F4.2-09
         session.refresh = message.refresh.max(1);
+        // BOOM-F4.2-08
         self.settle(key);
         if message.is_refused() {
             return self.on_refusal(key, refusal_of(&body, offer), resources);
         }
         let Some(session) = invariant!(self.sessions.get_mut(key), "a reply ends no session") else { return };
+        // BOOM-3.2.1-13
         if message.key != sent || !session.proofs.iter().copied().eq(proofs()) {
             session.key = message.key;
             session.proofs = proofs().collect();
+            // BOOM-G10-05
             if session.loops >= MAX_LOOPS {
                 self.finish(key, Event::Unanswered);
                 return self.release(key, resources);
@@ -379,13 +394,16 @@ impl Boomerang {
             return self.send(key, resources);
         }
         match body.qos {
+            // BOOM-F4.2-11
             Qos::BitRate(rates) => session.wanted = vec![rates],
+            // BOOM-G20-03
             Qos::Downgrade(list) => session.wanted = list.pairs().collect(),
             Qos::IntServ(_) => {}
         }
         self.established(key, offer, path_of(&body, offer));
     }
 
+    // BOOM-G17-03, BOOM-F4.2-10, BOOM-G17-02
     fn on_refusal(&mut self, key: Key, refusal: Refusal, resources: &mut Resources) {
         let Some(session) = invariant!(self.sessions.get_mut(key), "a refusal has a session") else { return };
         // The message is full of proofs for nodes that left the path or were restarted, or an outdated one was refused. The proof
@@ -425,7 +443,7 @@ impl Boomerang {
         tracing::debug!(%dst, reason = "the kernel did not send it", "request lost");
     }
 
-    /// The timers of sessions that are due, `most` of them.
+    /// The timers of sessions that are due, `most` of them. BOOM-F4.2.1-02.
     pub(super) fn run_sessions(&mut self, most: u32, resources: &mut Resources) {
         for _ in 0..most {
             let Some(index) = self.wheel_of_sessions.pop_due(&mut self.sessions, self.now) else { return };

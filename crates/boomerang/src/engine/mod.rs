@@ -135,7 +135,7 @@ pub struct Boomerang {
 }
 
 impl Boomerang {
-    /// A node without reservations and interfaces; all its random numbers come from `seed`.
+    /// A node without reservations and interfaces; all its random numbers come from `seed`. BOOM-G34-01.
     ///
     /// # Errors
     /// The first setting that is not allowed.

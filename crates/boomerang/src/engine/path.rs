@@ -1,4 +1,5 @@
-//! A node on the path: what a passing message does to the reservations of this node, and what this node writes into it.
+//! A node on the path (§2.3, framework §4.2): what a passing message does to the reservations of this node, and what this node writes
+//! into it.
 //!
 //! The numbers are the steps of the procedure in `docs/wire/boomerang.md`.
 
@@ -134,11 +135,13 @@ impl Boomerang {
         let Some(body) = &message.body else {
             return self.refuse(octets, message, &origin, Reason::Unsupported);
         };
+        // BOOM-G29-04
         if body.flow.classifier.dst.is_ipv6() != origin.ends.is_ipv6() {
             return self.refuse(octets, message, &origin, Reason::Unsupported);
         }
         // 3. The interval is lowered on every message. An interval of 0 is not valid.
         let (refresh, shortened) = self.shorten(octets, message);
+        // BOOM-G14-02
         if message.refresh == 0 {
             return self.refuse(octets, message, &origin, Reason::BadRequest);
         }
@@ -146,16 +149,20 @@ impl Boomerang {
             Ok(demand) => demand,
             Err(reason) => return self.refuse(octets, message, &origin, reason),
         };
+        // BOOM-1-01, BOOM-P-08
         let rate = demand.rate;
+        // BOOM-G7-01
         let tos = body.flow.classifier.tos & 0xfc;
         let service = demand.service(tos >> 2);
-        // 5. After a refusal the message is a query.
+        // 5. After a refusal the message is a query. BOOM-F4.2-06, BOOM-G17-01, BOOM-G18-01.
         if message.is_refused() {
             self.counters.without_effect += 1;
             self.note_refused_beyond(message, body, &origin, resources);
             let available = self.available(&origin, service, None, resources);
+            // BOOM-F5.7.2-02
             return self.lower(octets, message, available) || shortened;
         }
+        // BOOM-G8-01
         let Ok(key) = FlowKey::of(&body.flow, message.pass) else {
             return self.refuse(octets, message, &origin, Reason::Unsupported);
         };
@@ -165,11 +172,14 @@ impl Boomerang {
         if let Some(reason) = self.lost_in_this_loop(body, message.pass, origin.oif) {
             return self.refuse(octets, message, &origin, reason);
         }
+        // BOOM-3.2.1-17, BOOM-G38-01
         let initiator = origin.initiator(message.pass);
         if self.config.same_source && origin.iif.is_some() && !is_own(&body.flow, initiator) {
             return self.refuse(octets, message, &origin, Reason::Policy);
         }
+        // BOOM-F4.2-02
         let hash = key.hash(origin.oif, &self.hasher);
+        // BOOM-P-01, BOOM-P-02
         let found = self.find(hash, &key, origin.oif);
         let proven = match origin.iif {
             None => Proven::Nothing,
@@ -184,13 +194,16 @@ impl Boomerang {
         let proposal = may_be_member.then(|| self.proposal(message, &origin, &key, rate)).flatten();
         let claim = Claim { rate, proven, member: proposal.is_some() };
         let proof = match self.proof(lookup, &key, message, &origin, claim, resources) {
+            // BOOM-G10-04
             Ok(proof) => proof,
             Err(unproved) => {
                 let nothing = rate == 0 && found.is_none();
                 return self.unproved(octets, message, &origin, unproved, (hash, nothing)) || shortened;
             }
         };
+        // BOOM-G33-01
         let marked = demanded_dscp(&body.flow.classifier, &body.flow.mask).is_some();
+        // BOOM-3.2.3-04
         let request = FlowRequest { key, demand, tos, marked, refresh, body, proof, proposal };
         let standing = found.filter(|_| rate == 0).and_then(|found| self.flows.get(found));
         let former = standing.and_then(|flow| self.offer(flow));
@@ -213,10 +226,12 @@ impl Boomerang {
                 tracing::debug!(
                     filter = %key.filter(None), rate, reason = %refused.reason, "reservation refused"
                 );
+                // BOOM-2.3-06
                 self.refuse(octets, message, &origin, refused.reason);
                 if let Some(note) = &refused.note {
                     self.explain(octets, message, &origin, note);
                 }
+                // BOOM-3.2.3-05, BOOM-F3.3.2-01, BOOM-F4.2-04, BOOM-G20-02
                 self.lower(octets, message, refused.available);
                 true
             }
@@ -224,6 +239,7 @@ impl Boomerang {
     }
 
     /// Lowers the interval of a message to what is valid here. The result is the interval, and whether it was lowered.
+    /// BOOM-F4.2-05, BOOM-3.2.1-05, BOOM-3.2.1-06, BOOM-G14-01.
     fn shorten(&self, octets: &mut [u8], message: &Message<'_>) -> (u8, bool) {
         let refresh = match message.refresh {
             0 => self.config.max_refresh,
@@ -281,6 +297,7 @@ impl Boomerang {
     }
 
     /// Writes the number of a proof of return into a message of the flow with a hash. Whether the octets changed.
+    /// BOOM-3.2.1-11, BOOM-3.2.1-16, BOOM-G10-02.
     fn demand_proof(
         &mut self,
         octets: &mut Vec<u8>,
@@ -334,7 +351,7 @@ impl Boomerang {
         }
     }
 
-    /// The reservation of a flow; of a group the one at this interface.
+    /// The reservation of a flow; of a group the one at this interface. BOOM-P-05.
     pub(super) fn find(&self, hash: u64, key: &FlowKey, oif: Iface) -> Option<Key> {
         let of_group = key.is_of_group();
         let fits = |flow: &Flow| flow.key == *key && (!of_group || flow.oif == oif);
@@ -342,7 +359,7 @@ impl Boomerang {
         self.by_flow.find(hash, is_it).and_then(|index| self.flows.key_of(index))
     }
 
-    /// What a message proved, if that is enough here.
+    /// What a message proved, if that is enough here. BOOM-3.2.1-10, BOOM-F5.4-01.
     fn proof(
         &mut self,
         lookup: Lookup,
@@ -403,7 +420,7 @@ impl Boomerang {
         result
     }
 
-    /// What the numbers in a message prove. On a symmetric path one number proves both directions.
+    /// What the numbers in a message prove. On a symmetric path one number proves both directions. BOOM-G11-02.
     fn proof_of_return(
         &mut self,
         party: &Party,

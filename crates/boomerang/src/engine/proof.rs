@@ -48,6 +48,7 @@ pub(super) struct Head(pub(super) u32);
 pub(super) struct Number(pub(super) u64);
 
 impl Number {
+    // BOOM-G10-01
     fn of(Head(head): Head, rest: u32) -> Self {
         Self(u64::from(head) << 32 | u64::from(rest))
     }
@@ -147,7 +148,7 @@ impl Proofs {
         self.of(self.secret.current(now), party)
     }
 
-    /// Whether a number is one that a party was sent lately.
+    /// Whether a number is one that a party was sent lately. BOOM-3.2.1-14, BOOM-G10-03.
     pub(super) fn is_fresh(&self, now: Time, party: &Party, shown: Option<Number>) -> bool {
         let generation = self.secret.current(now);
         shown.is_some_and(|shown| {

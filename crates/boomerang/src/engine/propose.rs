@@ -1,5 +1,5 @@
-//! The aggregates that this node proposes to the nodes behind it: flows of one protocol and PHB between two subnets, which
-//! leave by one interface.
+//! The aggregates that this node proposes to the nodes behind it (§3.3.2, framework §5.1.1): flows of one protocol and PHB between two
+//! subnets, which leave by one interface.
 //!
 //! The node keeps every flow, with its own interval. A class is only the number and the sum of its flows. So a proposal follows
 //! from the reservations of this node, and ends with them. Its number follows from the class: a restarted node proposes the
@@ -29,7 +29,7 @@ pub(super) struct Class {
 }
 
 impl Class {
-    /// The number of its aggregate, the same after each start.
+    /// The number of its aggregate, the same after each start. BOOM-3.3.2-03.
     fn number(&self) -> u32 {
         // FNV-1a. A host that finds two classes with the same number gains nothing: the flows of one class get no aggregate.
         let [a, b, c, d] = self.ifindex.0.to_be_bytes();
@@ -63,7 +63,7 @@ impl Proposals {
         Self { sums: HashMap::with_hasher(hasher) }
     }
 
-    /// Counts a flow in its class. `false`: another class has its number.
+    /// Counts a flow in its class. `false`: another class has its number. BOOM-F5.1.1-01.
     fn enter(&mut self, class: Class, rate: u32, enough: u32) -> bool {
         let new = ClassSum { class, members: 0, rate: 0, proposed: false };
         let sum = self.sums.entry(class.number()).or_insert(new);
@@ -76,6 +76,7 @@ impl Proposals {
         true
     }
 
+    // BOOM-F6.2-07, BOOM-F6.2-06, BOOM-3.3.2-05
     fn leave(&mut self, class: &Class, rate: u32) {
         let number = class.number();
         let Some(sum) = self.sums.get_mut(&number).filter(|sum| sum.class == *class) else { return };
@@ -87,7 +88,7 @@ impl Proposals {
         }
     }
 
-    /// Number and rate of the aggregate of a class, while it is proposed.
+    /// Number and rate of the aggregate of a class, while it is proposed. BOOM-G27-04.
     fn proposed(&self, class: &Class) -> Option<(u32, u32)> {
         let number = class.number();
         let sum = self.sums.get(&number).filter(|sum| sum.class == *class && sum.proposed)?;
@@ -114,6 +115,7 @@ impl Offer {
 }
 
 impl Boomerang {
+    // BOOM-G28-02, BOOM-F6.2-09, BOOM-3.3.2-06
     fn class_of(&self, flow: &Flow) -> Option<Class> {
         let Settings { propose, ipv4_prefix, ipv6_prefix, .. } = self.config.aggregates;
         if !propose || flow.has(IS_INTSERV) || flow.key.is_of_group() {
@@ -164,15 +166,20 @@ impl Boomerang {
         offer: &Offer,
     ) -> bool {
         let Offer { class, number: transaction, rate, proved } = *offer;
+        // BOOM-3.3.2-02
         let Some(address) = self.interfaces.address(origin.oif, origin.ends.dst) else { return false };
         let room = usize::try_from(self.interfaces.mtu(origin.oif)).unwrap_or(0);
         let added = Aggregation::octets(origin.ends.is_ipv6());
+        // BOOM-F5.1.1-02
         let closed = message.body.is_none_or(|body| body.options.tail() > 0);
+        // BOOM-G31-01
         if closed || !origin.has_room(octets.len() + added, room, proved) {
             self.counters.options_left_out += 1;
             return false;
         }
+        // BOOM-G26-01
         let flags = if message.pass == Pass::Reply { OF_REPLY } else { 0 };
+        // BOOM-F5.1.1-03
         let option = Aggregation { address, transaction, flow: class.key.spec(class.tos), rate };
         edit::append_with(octets, flags, &Known::Aggregation(option));
         self.counters.options_added += 1;

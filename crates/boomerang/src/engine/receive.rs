@@ -1,4 +1,4 @@
-//! Received packets: which this node interprets, and where they go on.
+//! Received packets: which this node interprets (§3.1), and where they go on.
 
 use core::net::IpAddr;
 
@@ -37,6 +37,7 @@ impl Boomerang {
     /// Takes a packet with the magic number.
     pub(super) fn receive(&mut self, packet: &Received<'_>, resources: &mut Resources) {
         let ends = Ends { src: packet.src.ip(), dst: packet.dst.ip() };
+        // SEC-T24-01
         if !is_of_host(&ends) {
             self.counters.bad_source += 1;
             tracing::debug!(peer = %ends.src, reason = "its source is not the address of a host", "message dropped");
@@ -54,6 +55,7 @@ impl Boomerang {
         }
         let message = Message::parse(packet.payload, ends.is_ipv6());
         let message = match message {
+            // BOOM-G3-02
             _ if !checksum_is_valid(&ends, packet.payload) => {
                 self.counters.checksum += 1;
                 tracing::debug!(peer = %ends.src, reason = "wrong checksum", "message not interpreted");
@@ -63,6 +65,7 @@ impl Boomerang {
                 return;
             }
             Err(error) => {
+                // BOOM-G30-03
                 self.counters.unknown += 1;
                 tracing::debug!(peer = %ends.src, reason = %error, "message not interpreted");
                 return if local { self.echo(packet) } else { self.pass_on(packet) };
@@ -82,11 +85,13 @@ impl Boomerang {
         if local && message.pass == Pass::Reply {
             return self.on_reply(packet, &message, resources);
         }
+        // BOOM-F5.5-01, BOOM-G38-02
         if !self.interfaces.is_trusted(packet.ifindex) {
             self.counters.untrusted += 1;
             tracing::debug!(peer = %ends.src, reason = "interface is not trusted", "message not interpreted");
             return if local { self.echo(packet) } else { self.pass_on(packet) };
         }
+        // BOOM-F5.4-02
         if !self.rates.allow(self.now, &(source(initiator), packet.ifindex)) {
             self.counters.rate_limited += 1;
             tracing::debug!(peer = %ends.src, reason = "too many of its initiating node", "message dropped");
@@ -96,7 +101,7 @@ impl Boomerang {
     }
 
     /// Looks for the interface by which a message goes on; if `local`, its answer. A request with NO_ECHO ends here: without a reply
-    /// there is no way back on which anything could be reserved.
+    /// there is no way back on which anything could be reserved. BOOM-F4.2-01, BOOM-G23-03.
     fn find_way(
         &mut self,
         packet: &Received<'_>,
@@ -151,28 +156,34 @@ impl Boomerang {
         let mut octets = core::mem::take(&mut self.buffer);
         octets.clear();
         octets.extend_from_slice(packet.payload);
+        // BOOM-F3.1-01, BOOM-2.1-02
         let iif = self.interfaces.iface(packet.ifindex);
         if local {
             let ends = Ends { src: ends.dst, dst: ends.src };
+            // BOOM-2.2-01
             edit::turn_round(&mut octets, ends.is_ipv6());
             let reply = Message { pass: Pass::Reply, ..*message };
             let origin = Origin::of(packet, ends, iif, oif);
             if let Some(body) = message.body.as_ref().filter(|_| !message.is_refused()) {
                 self.name_granting(&mut octets, body, &origin, true);
             }
+            // BOOM-2.2-02, BOOM-G36-01
             self.procedure(&mut octets, &reply, origin, resources);
             edit::set_checksum(&mut octets, &ends);
             self.counters.replies_sent += 1;
             let envelope = Envelope { ends, ttl: TTL, tos: packet.tos, own: false, by: None };
             self.out.send(envelope, packet.options, &octets);
         } else if packet.ttl > 1 {
+            // BOOM-3.1-04
             if self.procedure(&mut octets, message, Origin::of(packet, ends, iif, oif), resources) {
                 edit::set_checksum(&mut octets, &ends);
             }
             match message.pass {
+                // BOOM-F4.2-07, BOOM-F5.7.2-01
                 Pass::Request => self.counters.requests_forwarded += 1,
                 Pass::Reply => self.counters.replies_forwarded += 1,
             }
+            // BOOM-2.3-05
             let envelope = Envelope { ends, ttl: packet.ttl - 1, tos: packet.tos, own: false, by: None };
             self.out.send(envelope, packet.options, &octets);
         } else {
@@ -198,7 +209,7 @@ impl Boomerang {
         self.out.send(envelope, packet.options, packet.payload);
     }
 
-    /// Answers an Echo Request as a host without Boomerang does.
+    /// Answers an Echo Request as a host without Boomerang does. BOOM-F3.6.4-01.
     fn echo(&mut self, packet: &Received<'_>) {
         let ends = Ends { src: packet.dst.ip(), dst: packet.src.ip() };
         if packet

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use super::io::{Rejected, Request};
 use crate::wire::{Classifier, FlowSpec, MAX_PAIRS};
 
-/// Whether a request can be sent at all.
+/// Whether a request can be sent at all. BOOM-3.2.3-07, BOOM-F3.3.1-01, BOOM-F5.3-01.
 pub(super) fn check(request: &Request, query: bool) -> Result<(), Rejected> {
     let alike = |address: Option<IpAddr>| {
         address.is_none_or(|address| address.is_ipv4() == request.far_end.is_ipv4())
@@ -44,7 +44,7 @@ pub(super) fn check(request: &Request, query: bool) -> Result<(), Rejected> {
     Ok(())
 }
 
-/// The flow specification of a request.
+/// The flow specification of a request. BOOM-F1-01, BOOM-G43-01.
 pub(super) fn flow_of(request: &Request, unspecified: IpAddr) -> FlowSpec {
     let ignored = |port: Option<u16>| if port.is_some() { 0 } else { u16::MAX };
     let classifier = Classifier {

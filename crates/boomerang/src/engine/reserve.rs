@@ -1,4 +1,4 @@
-//! Steps 6 to 8 of the procedure of a node on the path: what a message does to the reservations of this node.
+//! Steps 6 to 8 of the procedure of a node on the path (§2.3): what a message does to the reservations of this node.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -48,7 +48,7 @@ impl FlowRequest<'_> {
         self.demand.intserv.map_or(rate, |intserv| intserv.tag)
     }
 
-    /// The first rate of a list that is available, or the only rate.
+    /// The first rate of a list that is available, or the only rate. BOOM-3.2.3-08.
     pub(super) fn first_that_fits(&self, pass: Pass, available: u32) -> u32 {
         let wanted = self.demand.rate;
         match self.body.qos {
@@ -133,6 +133,7 @@ impl Boomerang {
         if wanted == 0 {
             let left = self.leave_aggregate(hash, resources);
             let Some(key) = found else {
+                // BOOM-G12-04
                 return Ok((0, if left { Effect::Released } else { Effect::Nothing }));
             };
             self.note_proof(key, request.proof);
@@ -140,6 +141,7 @@ impl Boomerang {
             if origin.iif.is_some() {
                 resources.because(End::TornDown);
             }
+            // BOOM-G12-02
             self.remove(key, Some(resources));
             return Ok((0, Effect::Released));
         }
@@ -160,10 +162,13 @@ impl Boomerang {
         let unchanged = standing.filter(|(_, flow)| {
             flow.rate == request.demand.tag()
                 && flow.has(IS_INTSERV) == intserv.is_some()
+                // BOOM-F3.5-03
                 && flow.oif == origin.oif
+                // BOOM-G7-03
                 && flow.tos == request.tos
                 && flow.has(IS_MARKED) == request.marked
         });
+        // BOOM-P-04
         if let Some((key, _)) = unchanged {
             self.note_proof(key, request.proof);
             self.hold(key, request.refresh);
@@ -185,6 +190,7 @@ impl Boomerang {
             }
             return Ok((0, Effect::Released));
         }
+        // BOOM-2.3-01
         let Some((key, grant, oif)) = standing else {
             let key = self.create(hash, request, rate, message, origin, resources)?;
             self.note_proof(key, request.proof);
@@ -203,6 +209,7 @@ impl Boomerang {
             }
             new
         };
+        // BOOM-G17-01
         let Admitted { grant, .. } =
             admitted.map_err(|refusal| Refused::by(&refusal, available, resources))?;
         self.leave_class(key);
@@ -216,6 +223,7 @@ impl Boomerang {
         Ok((rate, Effect::Changed))
     }
 
+    // BOOM-F6.1-01, BOOM-F6.2-08
     fn create(
         &mut self,
         hash: u64,
@@ -275,7 +283,7 @@ impl Boomerang {
         }
     }
 
-    /// The request to admission control for a reservation.
+    /// The request to admission control for a reservation. BOOM-G8-03.
     fn flow_grant_request(
         &self,
         key: Key,
@@ -308,7 +316,7 @@ impl Boomerang {
         grant_request
     }
 
-    /// The request to admission control for a rate.
+    /// The request to admission control for a rate. BOOM-G32-01, BOOM-P-06.
     pub(super) fn grant_request(
         &self,
         key: Key,
@@ -354,7 +362,7 @@ impl Boomerang {
         resources.admit(self.now, &grant_request)
     }
 
-    /// The largest rate that the interface could give, `held` included, bit/s.
+    /// The largest rate that the interface could give, `held` included, bit/s. BOOM-G19-02.
     pub(super) fn available(
         &self,
         origin: &Origin,
@@ -367,11 +375,12 @@ impl Boomerang {
         bits(free.map_or(0, |free| free.rate)).saturating_add(held.unwrap_or(0))
     }
 
+    // BOOM-A4.1.1-01, BOOM-G13-01
     pub(super) fn holding_time(&self, refresh: u8) -> Duration {
         Duration::from_secs(refresh.into()).mul_f64(self.config.hold)
     }
 
-    /// Restarts the holding time of a reservation.
+    /// Restarts the holding time of a reservation. BOOM-G13-02.
     fn hold(&mut self, key: Key, refresh: u8) {
         let due = self.now + self.holding_time(refresh);
         if let Some(flow) = self.flows.get_mut(key) {
@@ -390,7 +399,7 @@ impl Boomerang {
         };
     }
 
-    /// Removes a reservation, and with `resources` its grant.
+    /// Removes a reservation, and with `resources` its grant. BOOM-G37-01, BOOM-P-03.
     pub(super) fn remove(&mut self, key: Key, resources: Option<&mut Resources>) {
         if self.flows.get(key).is_none() {
             return;
@@ -411,7 +420,7 @@ impl Boomerang {
         }
     }
 
-    /// Reservations that expired, some of them at a time: who makes them chooses when they end.
+    /// Reservations that expired, some of them at a time: who makes them chooses when they end. BOOM-F3.5-01, BOOM-F3.5-02.
     pub(super) fn run_flows(&mut self, most: u32, resources: &mut Resources) {
         for _ in 0..most {
             let Some(index) = self.wheel.pop_due(&mut self.flows, self.now) else { return };

@@ -74,7 +74,7 @@ impl ServiceParameters {
     }
 }
 
-/// The rates that a message has, of IntServ parameters the token rates. A rate that cannot be read is 0.
+/// The rates that a message has, of IntServ parameters the token rates. A rate that cannot be read is 0. BOOM-G21-02.
 pub(super) fn offered(qos: &Qos<'_>, hasher: &KeyedHasher) -> Rates {
     let rate = |pass| Demand::read(qos, pass, hasher).map_or(0, |demand| demand.rate);
     Rates { forward: rate(Pass::Request), reverse: rate(Pass::Reply) }
@@ -121,7 +121,7 @@ impl Demand {
         self.intserv.map_or(self.rate, |intserv| intserv.tag)
     }
 
-    /// The service, with the code point of the message.
+    /// The service, with the code point of the message. BOOM-3.2.2-07.
     pub(super) const fn service(&self, dscp: u8) -> ServiceClass {
         match self.intserv {
             None => ServiceClass::Dscp(dscp),
@@ -130,7 +130,7 @@ impl Demand {
         }
     }
 
-    /// Completes a request to admission control.
+    /// Completes a request to admission control. BOOM-P-07.
     pub(super) fn complete(&self, grant_request: &mut GrantRequest, dscp: u8) {
         grant_request.service = self.service(dscp);
         let Some(intserv) = self.intserv else { return };

@@ -81,6 +81,7 @@ impl Timed for Session {
 }
 
 impl Session {
+    // BOOM-3.2.1-09
     pub(super) fn new(id: u64, ends: Ends, flow: FlowSpec, wanted: Vec<Rates>, refresh: u8) -> Self {
         Self {
             link: Link::default(),
@@ -135,7 +136,7 @@ impl Session {
         core::mem::take(&mut self.outstanding)
     }
 
-    /// Counts a message, sent or not. The result is how long its reply is waited for.
+    /// Counts a message, sent or not. The result is how long its reply is waited for. BOOM-G16-01.
     pub(super) fn attempt(&mut self) -> Duration {
         let at = usize::from(self.sends).min(2);
         self.sends = self.sends.saturating_add(1);
@@ -156,12 +157,13 @@ impl Session {
         self.sends > 0
     }
 
-    /// Whether the last message was sent as often as it is.
+    /// Whether the last message was sent as often as it is. BOOM-2.1-03, BOOM-F4.2.1-01.
     pub(super) const fn is_given_up(&self) -> bool {
         self.sends >= 3
     }
 
     /// When the next refresh is due: the interval is only ever made shorter, so that sessions do not fall into step.
+    /// BOOM-3.2.1-02, BOOM-G14-03, BOOM-2.1-01, BOOM-3.2.1-03.
     pub(super) fn next_refresh(&self, now: Time, rng: &mut Random) -> Time {
         now + rng.jitter(Duration::from_secs(self.refresh.into()), 0.8, 1.0)
     }

@@ -43,6 +43,7 @@ fn folded(mut sum: u64) -> u16 {
     u16::try_from(sum).unwrap_or(u16::MAX)
 }
 
+// BOOM-G29-01
 fn total(ends: &Ends, message: &[u8]) -> u16 {
     let start = match (ends.src, ends.dst) {
         (IpAddr::V6(src), IpAddr::V6(dst)) => {

@@ -1,4 +1,4 @@
-//! Code points and flags.
+//! Code points (§3.1) and flags (§3.2.1).
 
 use core::fmt;
 
@@ -67,13 +67,13 @@ impl Format {
         Self(family.0 | qos.0)
     }
 
-    /// The address family.
+    /// The address family. BOOM-3.1-07.
     #[must_use]
     pub const fn family(self) -> Family {
         Family(self.0 & 0x0f)
     }
 
-    /// The QoS format.
+    /// The QoS format. BOOM-3.1-08.
     #[must_use]
     pub const fn qos(self) -> QosFormat {
         QosFormat(self.0 & 0xf0)
@@ -110,7 +110,7 @@ pub enum Pass {
 }
 
 impl Pass {
-    /// The ICMP or ICMPv6 type.
+    /// The ICMP or ICMPv6 type. BOOM-F4.1.4-01, BOOM-2.2-01, BOOM-G29-01.
     #[must_use]
     pub const fn icmp_type(self, ipv6: bool) -> u8 {
         match (self, ipv6) {

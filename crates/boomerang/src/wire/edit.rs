@@ -21,12 +21,12 @@ fn put<const N: usize>(message: &mut [u8], at: usize, octets: [u8; N]) {
     }
 }
 
-/// Offset of the QoS specification.
+/// Offset of the QoS specification. BOOM-G29-02.
 fn qos(family: Family) -> usize {
     FLOW + if family == Family::IPV6 { 80 } else { 32 }
 }
 
-/// Writes both signs of a refusal: NACK, and a KEY of 0.
+/// Writes both signs of a refusal: NACK, and a KEY of 0. BOOM-3.1-10, BOOM-3.2.1-12, BOOM-G9-01.
 pub fn refuse(message: &mut [u8], flags: Flags) {
     put(message, FLAGS, flags.with(Flags::NACK).0.to_be_bytes());
     put(message, KEY, [0; 8]);
@@ -37,7 +37,7 @@ pub fn set_refresh(message: &mut [u8], refresh: u8) {
     put(message, REFRESH, [refresh]);
 }
 
-/// Writes the KEY.
+/// Writes the KEY. BOOM-3.2.1-11.
 pub fn set_key(message: &mut [u8], key: u64) {
     put(message, KEY, key.to_be_bytes());
 }
@@ -95,7 +95,7 @@ pub fn remove(message: &mut Vec<u8>, at: usize, length: usize) {
     }
 }
 
-/// Writes the checksum of the message.
+/// Writes the checksum of the message. BOOM-G3-01.
 pub fn set_checksum(message: &mut [u8], ends: &Ends) {
     put(message, CHECKSUM, [0, 0]);
     let sum = checksum(ends, message);

@@ -1,4 +1,4 @@
-//! The flow specification: a classifier, and a mask of the same layout.
+//! The flow specification (§3.2.2): a classifier, and a mask of the same layout.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -32,6 +32,7 @@ impl Classifier {
         Self { src: self.dst, dst: self.src, src_port: self.dst_port, dst_port: self.src_port, ..self }
     }
 
+    // BOOM-3.2.2-06
     fn parse(r: &mut Reader<'_>, ipv6: bool) -> Result<Self, Short> {
         let mut address = || -> Result<IpAddr, Short> {
             Ok(if ipv6 {
@@ -52,6 +53,7 @@ impl Classifier {
         })
     }
 
+    // BOOM-3.2.2-02, BOOM-3.2.2-03
     fn encode(&self, w: &mut Writer<'_>) {
         for address in [self.src, self.dst] {
             match address {
@@ -124,6 +126,7 @@ impl FlowSpec {
         Ok(Self { classifier: Classifier::parse(r, ipv6)?, mask: Classifier::parse(r, ipv6)? })
     }
 
+    // BOOM-3.2.2-01
     pub(super) fn encode(&self, w: &mut Writer<'_>) {
         self.classifier.encode(w);
         self.mask.encode(w);

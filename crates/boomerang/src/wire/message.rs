@@ -1,4 +1,4 @@
-//! The message: ICMP header, container header, reservation message, options.
+//! The message: ICMP header, container header (§3.1), reservation message (§3.2), options (§3.3).
 
 use signalbox_wire::{Reader, Short, Writer};
 
@@ -70,21 +70,26 @@ impl<'a> Message<'a> {
         let identifier = r.u16().map_err(cut("ICMP header"))?;
         let sequence = r.u16().map_err(cut("ICMP header"))?;
         let magic = r.u32().map_err(cut("magic number"))?;
+        // BOOM-3.1-02
         if magic != MAGIC {
             return Err(DecodeError::Magic { found: magic });
         }
         let transaction = r.u32().map_err(cut("transaction id"))?;
         let [kind, format] = r.array().map_err(cut("message type"))?;
         let flags = Flags(r.u16().map_err(cut("flags"))?);
+        // BOOM-3.1-09, BOOM-G22-01, BOOM-G30-01, BOOM-G40-01
         if MessageType(kind) != MessageType::RESERVATION {
             return Err(DecodeError::Type { found: kind });
         }
         let [refresh, version] = r.array().map_err(cut("refresh interval"))?;
+        // BOOM-G30-01, BOOM-G40-01
         if version != VERSION {
             return Err(DecodeError::Version { found: version });
         }
+        // BOOM-3.2.1-08
         let padding = r.u16().map_err(cut("padding"))?;
         let key = r.u64().map_err(cut("KEY"))?;
+        // BOOM-3-03
         if !icmp.len().is_multiple_of(4) {
             return Err(DecodeError::Unaligned { octets: icmp.len() });
         }
@@ -93,6 +98,7 @@ impl<'a> Message<'a> {
         Ok(Self { pass, identifier, sequence, transaction, format, flags, refresh, padding, key, body })
     }
 
+    // BOOM-G6-01, BOOM-G30-02
     fn body(r: &mut Reader<'a>, format: Format) -> Result<Option<Body<'a>>, DecodeError> {
         let family = format.family();
         if family != Family::IPV4 && family != Family::IPV6 {
@@ -111,18 +117,27 @@ impl<'a> Message<'a> {
         let start = octets.len();
         let mut w = Writer::new(octets);
         w.bytes(&[self.pass.icmp_type(ends.is_ipv6()), 0, 0, 0]);
+        // BOOM-G2-01
         w.u16(self.identifier);
+        // BOOM-3-01
         w.u16(self.sequence);
+        // BOOM-3.1-01
         w.u32(MAGIC);
         w.u32(self.transaction);
+        // BOOM-3.1-05
         w.u8(MessageType::RESERVATION.0);
+        // BOOM-3-02
         w.u8(self.format.0);
         w.u16(self.flags.0);
+        // BOOM-3.2.1-01
         w.u8(self.refresh);
+        // BOOM-3.2.1-07
         w.u8(VERSION);
         w.u16(self.padding);
+        // BOOM-G1-01
         w.u64(self.key);
         if let Some(body) = &self.body {
+            // BOOM-3.2-01
             body.flow.encode(&mut w);
             body.qos.encode(&mut w);
             w.bytes(body.options.octets());
@@ -132,7 +147,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Whether a node refused: either sign alone counts.
+    /// Whether a node refused: either sign alone counts. BOOM-G23-02, BOOM-G9-02.
     #[must_use]
     pub const fn is_refused(&self) -> bool {
         self.flags.contains(Flags::NACK) || self.key == 0

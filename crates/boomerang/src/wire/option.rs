@@ -1,4 +1,4 @@
-//! Options after the reservation message. An option has no length field: its type gives the length.
+//! Options after the reservation message (§3.3). An option has no length field: its type gives the length.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -210,7 +210,7 @@ impl Known {
         }
     }
 
-    /// Appends the whole option with these option flags.
+    /// Appends the whole option with these option flags. BOOM-G39-01, BOOM-3.3.1-01, BOOM-4-01.
     pub fn encode(&self, flags: u16, w: &mut Writer<'_>) {
         w.u16(self.kind().0);
         w.u16(flags);
@@ -248,7 +248,7 @@ impl Known {
         }
     }
 
-    /// The body of an option of this type; `None`: the type is unknown.
+    /// The body of an option of this type; `None`: the type is unknown. BOOM-3.3.2-01, BOOM-G5-02, BOOM-G24-01, BOOM-G24-03.
     fn parse(r: &mut Reader<'_>, kind: OptionType, ipv6: bool) -> Result<Option<Self>, Short> {
         Ok(Some(match kind {
             OptionType::UID => Self::UserId(UserId { user: r.array()?, credential: r.array()? }),
@@ -326,7 +326,7 @@ impl<'a> Options<'a> {
         self.tail
     }
 
-    /// The known options, in their order, up to the first unknown one.
+    /// The known options, in their order, up to the first unknown one. BOOM-3.3-02.
     pub fn iter(&self) -> impl Iterator<Item = Placed> + use<'a> {
         let mut r = Reader::at(self.octets, self.start);
         let ipv6 = self.ipv6;
@@ -334,7 +334,7 @@ impl<'a> Options<'a> {
         core::iter::from_fn(move || next(&mut r, ipv6).ok().flatten())
     }
 
-    /// The first user of the message.
+    /// The first user of the message. BOOM-G25-02.
     #[must_use]
     pub fn user(&self) -> Option<UserId> {
         self.iter().find_map(|placed| match placed.option {
@@ -430,6 +430,7 @@ impl<'a> Options<'a> {
         })
     }
 
+    // BOOM-G24-04
     pub(super) fn parse(r: &mut Reader<'a>, family: Family) -> Result<Self, DecodeError> {
         let (octets, start, ipv6) = (r.peek_rest(), r.offset(), family == Family::IPV6);
         while next(r, ipv6).map_err(|short| DecodeError::Short { field: "option", short })?.is_some() {}
@@ -440,6 +441,7 @@ impl<'a> Options<'a> {
 }
 
 /// The next option, if it is of a known type; the reader stays in front of anything else.
+/// BOOM-3.3-01, BOOM-3.3-05, BOOM-3.3-03.
 fn next(r: &mut Reader<'_>, ipv6: bool) -> Result<Option<Placed>, Short> {
     if r.is_empty() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! The QoS specification.
+//! The QoS specification (§3.2.3).
 
 use signalbox_wire::{Reader, Short, Writer};
 
@@ -19,7 +19,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// The rate in the direction of the data that follow a message of this pass.
+    /// The rate in the direction of the data that follow a message of this pass. BOOM-3.2.3-03, BOOM-F3.3.1-02.
     #[must_use]
     pub const fn of(self, pass: Pass) -> u32 {
         match pass {
@@ -40,6 +40,7 @@ impl Rates {
         (u64::from(self.forward) << 32 | u64::from(self.reverse)).to_be_bytes()
     }
 
+    // BOOM-3.2.3-02
     fn parse(r: &mut Reader<'_>) -> Result<Self, Short> {
         Ok(Self { forward: r.u32()?, reverse: r.u32()? })
     }
@@ -70,6 +71,7 @@ impl<'a> Downgrade<'a> {
         self.pairs().next().unwrap_or_default()
     }
 
+    // BOOM-3.2.3-06, BOOM-G20-04
     fn parse(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let offset = r.offset();
         let cut = |short: Short| DecodeError::Short { field: "DOWNGRADE list", short };
@@ -98,6 +100,7 @@ pub struct IntServ<'a> {
 }
 
 impl<'a> IntServ<'a> {
+    // BOOM-G21-01
     fn parse(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let mut one = || -> Result<&'a [u8], DecodeError> {
             let cut = |short: Short| DecodeError::Short { field: "IntServ message", short };
@@ -121,7 +124,7 @@ impl<'a> IntServ<'a> {
         }
     }
 
-    /// Whether both are empty: a release.
+    /// Whether both are empty: a release. BOOM-G12-03.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.forward.len() <= 4 && self.reverse.len() <= 4
@@ -166,7 +169,7 @@ impl<'a> Qos<'a> {
         }
     }
 
-    /// Parses a QoS specification; `None`: the format is unknown.
+    /// Parses a QoS specification; `None`: the format is unknown. BOOM-G41-01, BOOM-3.2.3-01.
     pub(super) fn parse(r: &mut Reader<'a>, format: QosFormat) -> Result<Option<Self>, DecodeError> {
         let cut = |short: Short| DecodeError::Short { field: "rates", short };
         Ok(Some(match format {
@@ -177,6 +180,7 @@ impl<'a> Qos<'a> {
         }))
     }
 
+    // BOOM-3.2.3-02, BOOM-F4.1.3-01, BOOM-G39-01
     pub(super) fn encode(&self, w: &mut Writer<'_>) {
         match self {
             Self::BitRate(rates) => {
