@@ -63,8 +63,8 @@ pub(crate) fn is_anycast(address: IpAddr) -> bool {
 
 /// The entries of a list of the configuration for an interface: its own, else those for all others.
 fn entries<'a, T>(list: &'a [T], named: &'a str, name: impl Fn(&T) -> &str) -> impl Iterator<Item = &'a T> {
-    let own = list.iter().any(|entry| name(entry) == named);
-    let wanted = if own { named } else { ANY_INTERFACE };
+    let has_own = list.iter().any(|entry| name(entry) == named);
+    let wanted = if has_own { named } else { ANY_INTERFACE };
     list.iter().filter(move |entry| name(entry) == wanted)
 }
 
@@ -189,8 +189,8 @@ impl Interfaces {
 
     /// The address by which peers of that IP version reach this node on `ifindex`, or else on any interface.
     pub(crate) fn address(&self, ifindex: IfIndex, v6: bool) -> Option<IpAddr> {
-        let of = |u: &Usable| if v6 { u.v6 } else { u.v4 };
-        self.on_index(ifindex).and_then(of).or_else(|| self.any.as_ref().and_then(of))
+        let address = |u: &Usable| if v6 { u.v6 } else { u.v4 };
+        self.on_index(ifindex).and_then(address).or_else(|| self.any.as_ref().and_then(address))
     }
 }
 

@@ -182,7 +182,7 @@ impl Gist {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         let sweeping = self.applications.is_walking() || self.routes.is_walking();
-        let sweep = (sweeping || self.associations.is_ending()).then_some(self.now);
+        let sweep = (sweeping || self.associations.has_withdrawn()).then_some(self.now);
         [
             self.records.next_deadline(),
             sweep,
@@ -241,7 +241,7 @@ impl Gist {
     fn run_timers(&mut self, most: u32) {
         self.run_record_timers(most);
         self.run_association_timers(most);
-        self.run_ending(most);
+        self.run_withdrawn(most);
         self.run_sweeps();
         self.run_departures();
         self.run_inherited();

@@ -11,7 +11,7 @@ use signalbox_core::slab::Key;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{IfIndex, Time};
 
-use super::bindings::{Asker, Course, InKernel, Proof, Purpose, RELATED, Wanted};
+use super::bindings::{BindingRequest, Course, InKernel, Proof, Purpose, RELATED, Requester};
 use super::entry::{Bound, Entry};
 use super::interfaces::Side;
 use super::leases::Choice;
@@ -25,7 +25,7 @@ use crate::wire::{
 
 /// The entry of this gateway in an answer.
 #[derive(Debug)]
-pub(super) struct Own<'a> {
+pub(super) struct OwnEntry<'a> {
     header: Header,
     echo: Echo<'a>,
     /// Place of the entry in the object.
@@ -45,7 +45,7 @@ struct Handshake {
     external: Ipv4Addr,
     course: Course,
     /// Who asks for a way to the Querying node inside.
-    asker: Asker,
+    requester: Requester,
     /// Whose share the bindings count for: the sender of the Query.
     owner: IpAddr,
     /// The interface by which the Query came in.
@@ -55,7 +55,7 @@ struct Handshake {
 
 impl Gateway {
     /// The entry of this gateway in an answer; `None`: it is no answer, or has no such entry.
-    pub(super) fn own_entry<'a>(&self, now: Time, octets: &'a [u8]) -> Option<Own<'a>> {
+    pub(super) fn own_entry<'a>(&self, now: Time, octets: &'a [u8]) -> Option<OwnEntry<'a>> {
         let header = Header::parse(octets).ok()?;
         let (session, nslp) = match header.kind {
             MessageType::RESPONSE => (find_session(octets)?, header.nslp),
@@ -71,13 +71,13 @@ impl Gateway {
         let bound = Bound { session, nslp, mri: echo.mri, cookie };
         echo.last_entries().find_map(|(at, octets)| {
             let (entry, of_query) = Entry::open(&self.secret, now, octets, &bound)?;
-            Some(Own { header, echo, place: (at, octets.len()), entry, of_query })
+            Some(OwnEntry { header, echo, place: (at, octets.len()), entry, of_query })
         })
     }
 
     /// Sends an answer back to where its Query came from. What comes from another side, or has the entry of another Query, is
     /// dropped. GISTNAT-D6.1-05, GISTNAT-X-06.
-    pub(super) fn on_answer(&mut self, packet: &Received<'_>, octets: &[u8], own: &Own<'_>) {
+    pub(super) fn on_answer(&mut self, packet: &Received<'_>, octets: &[u8], own: &OwnEntry<'_>) {
         let key = self.bindings.of_handle(own.entry.binding);
         let flow = key.and_then(|key| self.bindings.get(key));
         let course = flow.map_or(Course::Outward, |flow| flow.course);
@@ -166,7 +166,7 @@ impl Gateway {
         &mut self,
         packet: &Received<'_>,
         octets: &[u8],
-        own: &Own<'_>,
+        own: &OwnEntry<'_>,
         (envelope, header): (Envelope, Header),
         (nli, external): (Option<RawObject<'_>>, Ipv4Addr),
         ports: [Option<(usize, u16)>; MAX_OFFERS],
@@ -188,7 +188,7 @@ impl Gateway {
     fn on_response(
         &mut self,
         packet: &Received<'_>,
-        own: &Own<'_>,
+        own: &OwnEntry<'_>,
         octets: &[u8],
         key: Key,
         nli: &Nli<'_>,
@@ -213,8 +213,9 @@ impl Gateway {
             return ports;
         }
         let querying = SocketAddrV4::new(querying, own.entry.port);
-        let asker = if own.entry.own { Asker::Host } else { Asker::Other };
-        let handshake = Handshake { querying, responding, external, course, asker, owner, ifindex, lifetime };
+        let requester = if own.entry.own { Requester::Host } else { Requester::Other };
+        let handshake =
+            Handshake { querying, responding, external, course, requester, owner, ifindex, lifetime };
         let mut related = self.datagram_bindings(&handshake);
         let stack = find_object(octets, ObjectType::STACK_CONFIGURATION);
         let offers = stack.as_ref().map_or([None; MAX_OFFERS], offers);
@@ -240,14 +241,14 @@ impl Gateway {
     /// The bindings of GIST messages in datagrams: from the Querying node, and to it. A binding of the same packets to
     /// another Responding node inside stays (GISTNAT-X-09).
     fn datagram_bindings(&mut self, handshake: &Handshake) -> [Option<Key>; RELATED] {
-        let Handshake { querying, responding, external, course, asker, owner, ifindex, lifetime } =
+        let Handshake { querying, responding, external, course, requester, owner, ifindex, lifetime } =
             *handshake;
         let (from_inside, to_inside) = (course.is_from_inside(), course.is_to_inside());
         let mut related = [None; RELATED];
         let [to, from, ..] = &mut related;
         let mut port = None;
         if from_inside {
-            let datagrams = self.datagrams_of(querying, external, (owner, ifindex, asker), lifetime);
+            let datagrams = self.datagrams_of(querying, external, (owner, ifindex, requester), lifetime);
             let Some((key, own)) = datagrams else { return related };
             (*to, port) = (Some(key), Some(own));
         }
@@ -264,22 +265,22 @@ impl Gateway {
             destination: to_inside.then_some(endpoint(responding, PORT)),
             ..Pinhole::allow(filter(querying, addressed))
         };
-        let wanted = |pinhole| Wanted {
+        let request = |pinhole| BindingRequest {
             purpose: Purpose::Datagrams,
             pinhole,
             hold: None,
             owner,
             ifindex,
-            asker: Asker::Outside,
+            requester: Requester::Outside,
             adopted: false,
         };
-        *from = self.bind(wanted(forth), lifetime);
+        *from = self.bind(request(forth), lifetime);
         if !from_inside && from.is_some() {
             let back = Pinhole {
                 source: Some(endpoint(external, PORT)),
                 ..Pinhole::allow(filter(responder, querying))
             };
-            *to = self.bind(wanted(back), lifetime);
+            *to = self.bind(request(back), lifetime);
         }
         related
     }
@@ -303,7 +304,7 @@ impl Gateway {
             ..FlowFilter::between(host(*querying.ip()), host(to))
         };
         let source_address = Endpoint { address: IpAddr::V4(external), port: None };
-        let wanted = Wanted {
+        let request = BindingRequest {
             purpose: Purpose::Association,
             pinhole: Pinhole {
                 source: from_inside.then_some(source_address),
@@ -313,10 +314,10 @@ impl Gateway {
             hold,
             owner,
             ifindex,
-            asker: Asker::Outside,
+            requester: Requester::Outside,
             adopted: false,
         };
-        let key = self.bind(wanted, lifetime)?;
+        let key = self.bind(request, lifetime)?;
         let pair = (*querying.ip(), responding);
         if let Some(binding) = self.bindings.get_mut(key) {
             binding.pair = Some(pair);

@@ -39,7 +39,7 @@ pub enum Purpose {
 
 /// Who asked for a binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asker {
+pub(super) enum Requester {
     /// The host inside, by a packet from its own address.
     Host,
     /// Another host inside. The kernel is not asked for a way to the inside.
@@ -119,7 +119,7 @@ pub(super) struct Binding {
     /// The interface by which that message came in, which has a share too.
     pub(super) ifindex: IfIndex,
     pub(super) proof: Proof,
-    pub(super) asker: Asker,
+    pub(super) requester: Requester,
     pub(super) kernel: InKernel,
     pub(super) until: Time,
     /// Validity time of the routing state in the last Query.
@@ -162,13 +162,13 @@ impl Binding {
 
     /// Whether it may be there: the kernel has it already, or may be asked for it.
     pub(super) const fn may_open(&self) -> bool {
-        let asked_by_its_host = !matches!(self.asker, Asker::Other);
+        let asked_by_its_host = !matches!(self.requester, Requester::Other);
         asked_by_its_host || self.pinhole.destination.is_none() || matches!(self.kernel, InKernel::Adopted)
     }
 
     /// Whether messages of this sender inside let it live longer. A way to the inside lives as long as its host asks for it.
     pub(super) fn may_prolong(&self, owner: IpAddr) -> bool {
-        self.asker != Asker::Host || self.pinhole.destination.is_none() || self.owner == owner
+        self.requester != Requester::Host || self.pinhole.destination.is_none() || self.owner == owner
     }
 
     /// Keeps a message until the kernel has answered; false if too many wait.
@@ -195,7 +195,7 @@ pub(super) enum NoBinding {
 
 /// What came of a binding that was wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Made {
+pub(super) enum Insertion {
     /// It is new.
     New,
     /// It exists. The caller gives the hold back.
@@ -218,13 +218,13 @@ pub(super) struct Bindings {
 
 /// What is asked of the table.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct BindingRequest {
     pub(super) purpose: Purpose,
     pub(super) pinhole: Pinhole,
     pub(super) hold: Option<Hold>,
     pub(super) owner: IpAddr,
     pub(super) ifindex: IfIndex,
-    pub(super) asker: Asker,
+    pub(super) requester: Requester,
     /// The kernel translates the packets so already.
     pub(super) adopted: bool,
 }
@@ -257,23 +257,23 @@ impl Bindings {
     /// `replaces`: another one was removed for it, as [`Bindings::victim`] said.
     pub(super) fn make(
         &mut self,
-        wanted: Wanted,
+        request: BindingRequest,
         until: Time,
         replaces: bool,
-    ) -> Result<(Key, Made), NoBinding> {
-        let Wanted { purpose, pinhole, hold, owner, ifindex, asker, adopted } = wanted;
+    ) -> Result<(Key, Insertion), NoBinding> {
+        let BindingRequest { purpose, pinhole, hold, owner, ifindex, requester, adopted } = request;
         if let Some(key) = self.find(&pinhole.packets) {
             let binding = self.slab.get_mut(key).filter(|binding| binding.pinhole == pinhole);
             let binding = binding.ok_or(NoBinding::Conflict)?;
-            if (asker, binding.asker) != (Asker::Host, Asker::Other) {
-                return Ok((key, Made::Found(hold)));
+            if (requester, binding.requester) != (Requester::Host, Requester::Other) {
+                return Ok((key, Insertion::Found(hold)));
             }
-            binding.asker = asker;
+            binding.requester = requester;
             let former = core::mem::replace(&mut binding.hold, hold);
             if binding.owner != owner && self.shares.take(owner).is_ok() {
                 self.shares.release(core::mem::replace(&mut binding.owner, owner));
             }
-            return Ok((key, Made::Found(former)));
+            return Ok((key, Insertion::Found(former)));
         }
         if !replaces {
             self.check(owner, ifindex)?;
@@ -286,7 +286,7 @@ impl Bindings {
             owner,
             ifindex,
             proof: Proof::Unproved,
-            asker,
+            requester,
             kernel: if adopted { InKernel::Adopted } else { InKernel::Reserved },
             until,
             validity: Duration::ZERO,
@@ -305,7 +305,7 @@ impl Bindings {
             slab.get_index(index).map_or(0, |b: &Binding| hasher.hash_one(&b.pinhole.packets))
         });
         wheel.arm(slab, key.index(), until);
-        Ok((key, Made::New))
+        Ok((key, Insertion::New))
     }
 
     /// Whether there is room for one more binding of a source and an interface.

@@ -12,11 +12,11 @@ use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
 use signalbox_core::traffic::FlowFilter;
 
-use super::bindings::{Asker, Binding, Course, Purpose, State, Wanted};
+use super::bindings::{Binding, BindingRequest, Course, Purpose, Requester, State};
 use super::interfaces::Side;
 use super::leases::Choice;
 use super::message::NewMri;
-use super::query::{Stop, Way, endpoint};
+use super::query::{NotTranslated, Rewrite, endpoint};
 use super::{Gateway, UDP};
 use crate::wire::{Nli, PORT};
 
@@ -81,8 +81,8 @@ fn packets_of(p: &PathCoupled) -> FlowFilter {
 }
 
 /// Who asks by a packet from inside for a binding of this host.
-pub(super) fn asker(packet: &Received<'_>, host: IpAddr) -> Asker {
-    if packet.src.ip() == host { Asker::Host } else { Asker::Other }
+pub(super) fn requester(packet: &Received<'_>, host: IpAddr) -> Requester {
+    if packet.src.ip() == host { Requester::Host } else { Requester::Other }
 }
 
 impl Gateway {
@@ -95,19 +95,19 @@ impl Gateway {
         p: &PathCoupled,
         external: Ipv4Addr,
         kernel: Kernel,
-    ) -> Result<Way, Stop> {
+    ) -> Result<Rewrite, NotTranslated> {
         let downstream = p.direction == Direction::Downstream;
-        let (protocol, inside) = end_of(p, downstream).ok_or(Stop::Untranslatable)?;
+        let (protocol, inside) = end_of(p, downstream).ok_or(NotTranslated::Untranslatable)?;
         let hairpin = packet.dst.ip() == external;
         let mut destination = None;
         if hairpin {
             let (_, far) = end_of(p, false)
                 .filter(|(_, far)| downstream && *far.ip() == external)
-                .ok_or(Stop::Untranslatable)?;
-            destination = Some(self.leases.inside(protocol, far.port()).ok_or(Stop::NoHost)?);
+                .ok_or(NotTranslated::Untranslatable)?;
+            destination = Some(self.leases.inside(protocol, far.port()).ok_or(NotTranslated::NoHost)?);
         }
-        let asker = asker(packet, IpAddr::V4(*inside.ip()));
-        let own = asker == Asker::Host;
+        let requester = requester(packet, IpAddr::V4(*inside.ip()));
+        let by_host = requester == Requester::Host;
         let mut packets = packets_of(p);
         // GISTNAT-D6.1-03: of a flow without a binding the kernel knows whether it is translated already.
         let bound = if downstream {
@@ -126,7 +126,7 @@ impl Gateway {
         if let (Kernel::NotAsked, Some((_, far)), false) = (kernel, end_of(p, !downstream), hairpin)
             && (bound.is_none() || adopted.is_some())
         {
-            return Err(Stop::Ask(between(protocol, inside, far)));
+            return Err(NotTranslated::LookUpFirst(between(protocol, inside, far)));
         }
         let found = existing(kernel, |translation| translation.source).filter(|found| found.end != inside);
         let adopt = found.filter(|found| found.adopted).map(|found| found.end);
@@ -137,14 +137,14 @@ impl Gateway {
         }
         let (outside, hold) = if let Some(end) = adopt {
             let port = (*end.ip() == external).then_some((protocol, end.port()));
-            let hold = port.and_then(|port| self.leases.adopt(port, inside, own));
+            let hold = port.and_then(|port| self.leases.adopt(port, inside, by_host));
             (endpoint(*end.ip(), end.port()), hold)
         } else {
             // A flow that stood keeps its port.
             let former = found.map(|found| found.end).or(adopted.map(|(_, end)| end));
             let former = former.filter(|end| *end.ip() == external).map(|end| end.port());
-            let choice = (former.map_or(Choice::Range, Choice::Prefer), own);
-            let hold = self.lease(packet.ifindex, (protocol, inside), choice).ok_or(Stop::Busy)?;
+            let choice = (former.map_or(Choice::Range, Choice::Prefer), by_host);
+            let hold = self.lease(packet.ifindex, (protocol, inside), choice).ok_or(NotTranslated::Busy)?;
             (endpoint(external, hold.external.1), Some(hold))
         };
         let mut pinhole;
@@ -156,19 +156,19 @@ impl Gateway {
             let destination = Some(endpoint(*inside.ip(), inside.port()));
             pinhole = Pinhole { destination, ..Pinhole::allow(packets) };
         }
-        let wanted = Wanted {
+        let request = BindingRequest {
             purpose: Purpose::Flow,
             pinhole,
             hold,
             owner: source(packet.src.ip()),
             ifindex: packet.ifindex,
-            asker,
+            requester,
             adopted: adopt.is_some(),
         };
         self.counters.adopted += u64::from(adopt.is_some() && adopted.is_none());
-        let key = self.bind(wanted, self.config.reserve).ok_or(Stop::Busy)?;
+        let key = self.bind(request, self.config.reserve).ok_or(NotTranslated::Busy)?;
         if !self.bindings.get(key).is_some_and(Binding::may_open) {
-            return Err(Stop::OtherHost);
+            return Err(NotTranslated::OtherHost);
         }
         let far = packet.dst.ip();
         let course = if hairpin { Course::Hairpin } else { Course::Outward };
@@ -198,11 +198,11 @@ impl Gateway {
         p: &PathCoupled,
         external: Ipv4Addr,
         kernel: Kernel,
-    ) -> Result<Way, Stop> {
+    ) -> Result<Rewrite, NotTranslated> {
         let downstream = p.direction == Direction::Downstream;
-        let (protocol, outside) = end_of(p, !downstream).ok_or(Stop::Untranslatable)?;
+        let (protocol, outside) = end_of(p, !downstream).ok_or(NotTranslated::Untranslatable)?;
         if *outside.ip() != external {
-            return Err(Stop::Untranslatable);
+            return Err(NotTranslated::Untranslatable);
         }
         let configured = self.leases.inside(protocol, outside.port());
         let mut packets = packets_of(p);
@@ -222,7 +222,7 @@ impl Gateway {
             && (bound.is_none() || adopted.is_some())
             && self.outside_questions.allow(self.now)
         {
-            return Err(Stop::Ask(between(protocol, far, outside)));
+            return Err(NotTranslated::LookUpFirst(between(protocol, far, outside)));
         }
         let found = match (kernel, adopted) {
             (Kernel::NotAsked, Some((_, end))) => Some(Existing { end, adopted: true }),
@@ -243,13 +243,13 @@ impl Gateway {
         {
             self.remove(key);
         }
-        let inside = found.map(|found| found.end).or(configured).ok_or(Stop::NoHost)?;
-        let own = endpoint(*inside.ip(), inside.port());
+        let inside = found.map(|found| found.end).or(configured).ok_or(NotTranslated::NoHost)?;
+        let inside_end = endpoint(*inside.ip(), inside.port());
         let mut pinhole;
         if downstream {
-            pinhole = Pinhole { destination: Some(own), ..Pinhole::allow(packets) };
+            pinhole = Pinhole { destination: Some(inside_end), ..Pinhole::allow(packets) };
         } else {
-            (packets.src, packets.src_port) = (Prefix::host(own.address), own.port);
+            (packets.src, packets.src_port) = (Prefix::host(inside_end.address), inside_end.port);
             pinhole = Pinhole::allow(packets);
             pinhole.source = Some(endpoint(external, outside.port()));
         }
@@ -258,25 +258,25 @@ impl Gateway {
             None => self.lease(packet.ifindex, (protocol, inside), (Choice::Prefer(outside.port()), false)),
         };
         self.counters.adopted += u64::from(adopt.is_some() && adopted.is_none());
-        let wanted = Wanted {
+        let request = BindingRequest {
             purpose: Purpose::Flow,
             pinhole,
             hold,
             owner: source(packet.src.ip()),
             ifindex: packet.ifindex,
-            asker: Asker::Outside,
+            requester: Requester::Outside,
             adopted: adopt.is_some(),
         };
-        let key = self.bind(wanted, self.config.reserve).ok_or(Stop::Busy)?;
+        let key = self.bind(request, self.config.reserve).ok_or(NotTranslated::Busy)?;
         self.note(key, packet, nli, Course::Inward, IpAddr::V4(*inside.ip()));
-        let end = Some((own.address, own.port));
+        let end = Some((inside_end.address, inside_end.port));
         let mri = if downstream {
             NewMri { source: None, destination: end }
         } else {
             NewMri { source: end, destination: None }
         };
-        let dst = SocketAddr::new(own.address, PORT);
-        Ok(Way { mri, binding: Some(key), interface: None, src: packet.src, dst, towards: Side::Inside })
+        let dst = SocketAddr::new(inside_end.address, PORT);
+        Ok(Rewrite { mri, binding: Some(key), interface: None, src: packet.src, dst, towards: Side::Inside })
     }
 
     /// The external end of an adopted flow, or from outside its end inside; `None`: the binding is the gateway's own.

@@ -15,7 +15,7 @@ pub(super) enum Side {
 }
 
 #[derive(Debug)]
-struct One {
+struct InterfaceEntry {
     ifindex: IfIndex,
     side: Option<Side>,
     mtu: u32,
@@ -25,7 +25,7 @@ struct One {
 /// The interfaces of the node.
 #[derive(Debug, Default)]
 pub(super) struct Interfaces {
-    all: Vec<One>,
+    all: Vec<InterfaceEntry>,
     own: Vec<IpAddr>,
     external: Option<Ipv4Addr>,
 }
@@ -35,7 +35,7 @@ impl Interfaces {
     pub(super) fn set(&mut self, interfaces: &[Interface], config: &Config) {
         let v4 =
             |interface: &Interface| interface.addresses.iter().find(|address| address.is_ipv4()).copied();
-        let one = |interface: &Interface| One {
+        let one = |interface: &Interface| InterfaceEntry {
             ifindex: interface.ifindex,
             side: if config.inside.contains(&interface.name) {
                 Some(Side::Inside)

@@ -15,24 +15,24 @@
 //! |---|---|
 //! | `query.rs`, `flow.rs` | messages with C=1: Queries and Data in Q-mode; the flow that they are about |
 //! | `answer.rs` | messages with a NAT-Traversal object and C=0: Responses and Errors |
-//! | `asking.rs` | Queries that wait until the kernel has answered whether it translates their flow already |
+//! | `lookups.rs` | Queries that wait until the kernel has answered whether it translates their flow already |
 //! | `message.rs`, `entry.rs` | the octets that change |
 //! | `bindings.rs`, `leases.rs` | what the kernel is asked for, and external ports |
-//! | `left.rs`, `former.rs` | what a gateway leaves to the one that starts in its place |
+//! | `handover.rs`, `inherited.rs` | what a gateway leaves to the one that starts in its place |
 //! | `refuse.rs` | Errors of the gateway |
 
 mod answer;
-mod asking;
 mod bindings;
 mod config;
 mod counters;
 mod entry;
 mod flow;
-mod former;
+mod handover;
+mod inherited;
 mod interfaces;
 mod io;
 mod leases;
-mod left;
+mod lookups;
 mod message;
 mod outbox;
 mod query;
@@ -64,12 +64,12 @@ pub use counters::Counters;
 pub use io::{Input, Output};
 pub use view::BindingView;
 
-use answer::Own;
-use asking::Asking;
-use bindings::{Bindings, InKernel, Made, NoBinding, Pair, Wanted};
+use answer::OwnEntry;
+use bindings::{BindingRequest, Bindings, InKernel, Insertion, NoBinding, Pair};
 use flow::Kernel;
 use interfaces::{Interfaces, Side};
 use leases::{Choice, Hold, Leases};
+use lookups::KernelLookups;
 use message::Echo;
 use outbox::{Envelope, Outbox};
 
@@ -100,7 +100,7 @@ pub struct Gateway {
     pairs: HashMap<Pair, Key, KeyedHasher>,
     queries: RateShares,
     errors: SharedRate,
-    asking: Asking,
+    lookups: KernelLookups,
     /// Questions to the kernel because of Queries from outside.
     outside_questions: TokenBucket,
     out: Outbox,
@@ -128,7 +128,7 @@ impl Gateway {
             pairs: HashMap::with_hasher(KeyedHasher::new(&mut rng)),
             queries: RateShares::new(config.queries_of_source, KeyedHasher::new(&mut rng)),
             errors: SharedRate::new(config.errors, config.errors, None),
-            asking: Asking::default(),
+            lookups: KernelLookups::default(),
             outside_questions: TokenBucket::new(OUTSIDE_QUESTIONS, OUTSIDE_QUESTIONS / 4),
             out: Outbox::default(),
             rng,
@@ -354,29 +354,29 @@ impl Gateway {
 
     /// A message goes on whose flow the kernel was asked about.
     fn on_found(&mut self, id: PinholeId, translation: Option<Translation>) {
-        let Some(waiting) = (id.owner == OpenerId::GIST_NAT).then(|| self.asking.take(id.key)).flatten()
+        let Some(waiting) = (id.owner == OpenerId::GIST_NAT).then(|| self.lookups.take(id.key)).flatten()
         else {
             return;
         };
         let packet = waiting.as_received();
         let octets = strip_magic(packet.payload).unwrap_or_default();
         self.on_q_mode(&packet, octets, Kernel::Answered(translation));
-        self.asking.give_back(waiting);
+        self.lookups.give_back(waiting);
     }
 
     /// Makes a binding, and gives its lease back if it exists already or cannot be made.
-    fn bind(&mut self, wanted: Wanted, lifetime: Duration) -> Option<Key> {
-        let (hold, owner) = (wanted.hold, wanted.owner);
-        let is_new = self.bindings.find(&wanted.pinhole.packets).is_none();
-        let victim = is_new.then(|| self.bindings.victim(owner, wanted.ifindex)).flatten();
+    fn bind(&mut self, request: BindingRequest, lifetime: Duration) -> Option<Key> {
+        let (hold, owner) = (request.hold, request.owner);
+        let is_new = self.bindings.find(&request.pinhole.packets).is_none();
+        let victim = is_new.then(|| self.bindings.victim(owner, request.ifindex)).flatten();
         victim.into_iter().for_each(|key| self.evict(key));
-        let made = self.bindings.make(wanted, self.now + lifetime, victim.is_some());
+        let made = self.bindings.make(request, self.now + lifetime, victim.is_some());
         match made {
-            Ok((key, Made::New)) => {
+            Ok((key, Insertion::New)) => {
                 self.counters.made += 1;
                 Some(key)
             }
-            Ok((key, Made::Found(hold))) => {
+            Ok((key, Insertion::Found(hold))) => {
                 hold.into_iter().for_each(|hold| self.leases.release(hold));
                 if self.bindings.get(key).is_some_and(|binding| binding.may_prolong(owner)) {
                     self.bindings.prolong(key, self.now + lifetime);
@@ -477,7 +477,7 @@ enum Kind<'a> {
     /// A message with C=1 from one side to the other.
     QMode,
     /// An answer with an entry of this gateway.
-    Answer(Own<'a>),
+    Answer(OwnEntry<'a>),
     /// It would pass the NAT, but nothing shows that it may. It is dropped: what the gateway sent on would pass by the
     /// operator's rules for forwarded packets. GISTNAT-X-06.
     Foreign,

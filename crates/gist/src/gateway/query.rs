@@ -11,9 +11,9 @@ use signalbox_core::slab::Key;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{IfIndex, Mri};
 
-use super::bindings::{Asker, Bindings, Purpose, Wanted};
+use super::bindings::{BindingRequest, Bindings, Purpose, Requester};
 use super::entry::{Bound, Entry};
-use super::flow::{Kernel, asker};
+use super::flow::{Kernel, requester};
 use super::interfaces::Side;
 use super::leases::Choice;
 use super::message::{MAX_NATS, NewMri, Parts, translated};
@@ -29,7 +29,7 @@ const HEADERS: usize = 28;
 
 /// Where a message goes, and what changes in it.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct Rewrite {
     pub(super) mri: NewMri,
     pub(super) binding: Option<Key>,
     /// The Interface-Address that it leaves with; `None`: as it came.
@@ -40,7 +40,7 @@ pub(super) struct Way {
 }
 
 /// Why a message is not translated.
-pub(super) enum Stop {
+pub(super) enum NotTranslated {
     /// Its sender gets an Error about the MRI: it cannot be translated faithfully.
     Untranslatable,
     /// Its sender gets an Error: the MRI is malformed.
@@ -52,7 +52,7 @@ pub(super) enum Stop {
     /// It asks for a way to a host inside that did not send it.
     OtherHost,
     /// The kernel is asked first whether it translates these packets of the flow already.
-    Ask(FlowFilter),
+    LookUpFirst(FlowFilter),
     /// Its sender has got an Error already.
     Refused,
 }
@@ -92,13 +92,13 @@ impl Gateway {
             );
         }
         let Ok(nli) = Nli::parse(&parts.nli) else { return };
-        match self.way(packet, &parts, &nli, (from, external), kernel) {
-            Ok(way) => self.send_on(packet, &parts, &nli, &way),
-            Err(Stop::Ask(packets)) => match self.asking.put(packet) {
+        match self.rewrite(packet, &parts, &nli, (from, external), kernel) {
+            Ok(rewrite) => self.send_on(packet, &parts, &nli, &rewrite),
+            Err(NotTranslated::LookUpFirst(packets)) => match self.lookups.put(packet) {
                 Some(key) => self.out.find(OpenerId::GIST_NAT.pinhole(key), packets),
                 None => self.counters.waiting_full += 1,
             },
-            Err(stop) => self.stop(packet, octets, &stop),
+            Err(reason) => self.refuse_untranslated(packet, octets, &reason),
         }
     }
 
@@ -112,19 +112,19 @@ impl Gateway {
         allowed
     }
 
-    fn stop(&mut self, packet: &Received<'_>, octets: &[u8], stop: &Stop) {
+    fn refuse_untranslated(&mut self, packet: &Received<'_>, octets: &[u8], reason: &NotTranslated) {
         let about_mri = Infos::one(Info::ObjectType(ObjectType::MRI));
-        match stop {
-            Stop::Untranslatable => {
+        match reason {
+            NotTranslated::Untranslatable => {
                 self.counters.untranslatable += 1;
                 self.refuse(packet, octets, (GistError::UNTRANSLATED_OBJECT, about_mri), false);
             }
-            Stop::Malformed(error) => {
+            NotTranslated::Malformed(error) => {
                 self.counters.malformed += 1;
                 self.refuse_decoded(packet, octets, error);
             }
             // GISTNAT-X-16
-            Stop::NoHost => {
+            NotTranslated::NoHost => {
                 self.counters.no_forward += 1;
                 if self.config.silent {
                     tracing::debug!(peer = %packet.src, reason = "no host inside", "message dropped");
@@ -132,12 +132,14 @@ impl Gateway {
                     self.refuse(packet, octets, (GistError::ENDPOINT_FOUND, Infos::NONE), false);
                 }
             }
-            Stop::Busy => tracing::debug!(peer = %packet.src, reason = "no binding", "message dropped"),
-            Stop::OtherHost => {
+            NotTranslated::Busy => {
+                tracing::debug!(peer = %packet.src, reason = "no binding", "message dropped")
+            }
+            NotTranslated::OtherHost => {
                 self.counters.other_host += 1;
                 tracing::debug!(peer = %packet.src, reason = "a way to another host", "message dropped");
             }
-            Stop::Refused | Stop::Ask(_) => {}
+            NotTranslated::Refused | NotTranslated::LookUpFirst(_) => {}
         }
     }
 
@@ -160,28 +162,28 @@ impl Gateway {
         false
     }
 
-    fn way(
+    fn rewrite(
         &mut self,
         packet: &Received<'_>,
         parts: &Parts<'_>,
         nli: &Nli<'_>,
         (from, external): (Side, Ipv4Addr),
         kernel: Kernel,
-    ) -> Result<Way, Stop> {
+    ) -> Result<Rewrite, NotTranslated> {
         let mri = match mri_parse(parts.mri.value) {
             Ok(mri) => mri,
             Err(_) if is_private(parts.mri.value) => {
                 return self.unknown_method(packet, nli, (from, external));
             }
-            Err(error) if error.field == "MRM-ID" => return Err(Stop::Untranslatable),
+            Err(error) if error.field == "MRM-ID" => return Err(NotTranslated::Untranslatable),
             Err(error) => {
                 let start = parts.mri.start;
                 let error = DecodeError { offset: error.offset + start, object_start: start, ..error };
-                return Err(Stop::Malformed(error));
+                return Err(NotTranslated::Malformed(error));
             }
         };
         if from == Side::Inside && !self.is_from_its_source(packet, parts, nli, &mri) {
-            return Err(Stop::Refused);
+            return Err(NotTranslated::Refused);
         }
         match (&mri, from) {
             (Mri::PathCoupled(p), Side::Inside) => self.outward(packet, nli, p, external, kernel),
@@ -192,7 +194,7 @@ impl Gateway {
                 let mri = NewMri { source, destination: None };
                 self.outward_way(packet, nli, external, (mri, None), packet.dst)
             }
-            (Mri::LooseEnd(_), Side::Outside) => Err(Stop::NoHost),
+            (Mri::LooseEnd(_), Side::Outside) => Err(NotTranslated::NoHost),
         }
     }
 
@@ -202,10 +204,10 @@ impl Gateway {
         packet: &Received<'_>,
         nli: &Nli<'_>,
         (from, external): (Side, Ipv4Addr),
-    ) -> Result<Way, Stop> {
+    ) -> Result<Rewrite, NotTranslated> {
         match from {
             Side::Inside => self.outward_way(packet, nli, external, (NewMri::default(), None), packet.dst),
-            Side::Outside => Err(Stop::NoHost),
+            Side::Outside => Err(NotTranslated::NoHost),
         }
     }
 
@@ -218,22 +220,22 @@ impl Gateway {
         external: Ipv4Addr,
         (mri, binding): (NewMri, Option<Key>),
         dst: SocketAddr,
-    ) -> Result<Way, Stop> {
-        let IpAddr::V4(interface) = nli.interface else { return Err(Stop::Untranslatable) };
+    ) -> Result<Rewrite, NotTranslated> {
+        let IpAddr::V4(interface) = nli.interface else { return Err(NotTranslated::Untranslatable) };
         let sender = SocketAddrV4::new(interface, packet.src.port());
-        let asker = asker(packet, nli.interface);
-        if asker == Asker::Other {
+        let requester = requester(packet, nli.interface);
+        if requester == Requester::Other {
             self.counters.other_host += 1;
             tracing::debug!(peer = %packet.src, %interface, "no way for datagrams to another host");
             // The Response goes to its GIST port, and to no port that the sender chooses.
             if packet.src.port() != PORT {
-                return Err(Stop::Busy);
+                return Err(NotTranslated::Busy);
             }
         }
         let owner = source(packet.src.ip());
         let datagrams =
-            self.datagrams_of(sender, external, (owner, packet.ifindex, asker), self.config.reserve);
-        let (key, port) = datagrams.ok_or(Stop::Busy)?;
+            self.datagrams_of(sender, external, (owner, packet.ifindex, requester), self.config.reserve);
+        let (key, port) = datagrams.ok_or(NotTranslated::Busy)?;
         self.activate(key);
         if let Some(binding) = binding.and_then(|binding| self.bindings.get_mut(binding))
             && let Some(first) = binding.related.first_mut()
@@ -241,7 +243,7 @@ impl Gateway {
             *first = Some(key);
         }
         let hairpin = dst != packet.dst;
-        Ok(Way {
+        Ok(Rewrite {
             mri,
             binding,
             interface: Some(IpAddr::V4(external)),
@@ -257,10 +259,10 @@ impl Gateway {
         &mut self,
         sender: SocketAddrV4,
         external: Ipv4Addr,
-        (owner, ifindex, asker): (IpAddr, IfIndex, Asker),
+        (owner, ifindex, requester): (IpAddr, IfIndex, Requester),
         lifetime: Duration,
     ) -> Option<(Key, u16)> {
-        let choice = (Choice::Range, asker == Asker::Host);
+        let choice = (Choice::Range, requester == Requester::Host);
         let hold = self.lease(ifindex, (UDP, sender), choice)?;
         let port = hold.external.1;
         let any = Prefix::all_like(IpAddr::V4(external));
@@ -268,16 +270,16 @@ impl Gateway {
         let packets =
             FlowFilter { protocol: Some(UDP), dst_port: Some(port), ..FlowFilter::between(any, to) };
         let destination = Some(endpoint(*sender.ip(), sender.port()));
-        let wanted = Wanted {
+        let request = BindingRequest {
             purpose: Purpose::Datagrams,
             pinhole: Pinhole { destination, ..Pinhole::allow(packets) },
             hold: Some(hold),
             owner,
             ifindex,
-            asker,
+            requester,
             adopted: false,
         };
-        Some((self.bind(wanted, lifetime)?, port))
+        Some((self.bind(request, lifetime)?, port))
     }
 
     /// Lifetime of bindings after a handshake. GISTNAT-X-10.
@@ -285,19 +287,19 @@ impl Gateway {
         validity.max(SHORTEST).min(self.config.max_lifetime)
     }
 
-    fn send_on(&mut self, packet: &Received<'_>, parts: &Parts<'_>, nli: &Nli<'_>, way: &Way) {
-        let interface = way.interface.unwrap_or(nli.interface);
-        let is_own = way.interface.is_some();
+    fn send_on(&mut self, packet: &Received<'_>, parts: &Parts<'_>, nli: &Nli<'_>, rewrite: &Rewrite) {
+        let interface = rewrite.interface.unwrap_or(nli.interface);
+        let is_own = rewrite.interface.is_some();
         let header = Header {
             hops: parts.header.hops - 1,
             // GISTNAT-X-11
-            s: if is_own { way.src.ip() == interface } else { parts.header.s },
+            s: if is_own { rewrite.src.ip() == interface } else { parts.header.s },
             ..parts.header
         };
         let entry = Entry {
             link: u16::try_from(packet.ifindex.0).unwrap_or(0),
             port: packet.src.port(),
-            binding: way.binding.map_or(0, Bindings::handle),
+            binding: rewrite.binding.map_or(0, Bindings::handle),
             interface: nli.interface,
             own: packet.src.ip() == nli.interface,
         };
@@ -308,12 +310,13 @@ impl Gateway {
             cookie: parts.cookie,
         };
         let sealed = entry.seal(&self.secret, self.now, &bound);
-        let mtu = usize::try_from(self.interfaces.mtu(way.towards)).unwrap_or(usize::MAX);
+        let mtu = usize::try_from(self.interfaces.mtu(rewrite.towards)).unwrap_or(usize::MAX);
         let room = mtu.saturating_sub(HEADERS + packet.options.len());
-        let envelope = Envelope { src: way.src, dst: way.dst, dont_fragment: true, ..envelope_of(packet) };
+        let envelope =
+            Envelope { src: rewrite.src, dst: rewrite.dst, dont_fragment: true, ..envelope_of(packet) };
         let sent = self.out.packet(envelope, packet.options, |out, start| {
             let fits = bound.mri.len() <= 255 * 4
-                && translated(parts, header, &way.mri, way.interface, sealed.octets(), out)
+                && translated(parts, header, &rewrite.mri, rewrite.interface, sealed.octets(), out)
                 && out.len() - start <= room;
             fits.then_some(())
         });

@@ -69,8 +69,8 @@ impl Gateway {
                 && !(ip.is_unspecified() || ip.is_multicast() || ip.is_loopback() || self.interfaces.has(ip))
         });
         let addressed = Some(packet.dst.ip()).filter(|own| self.interfaces.has(*own));
-        let own = addressed.or_else(|| self.interfaces.address(packet.ifindex));
-        let (Some(to), Some(own)) = (to, own) else {
+        let source = addressed.or_else(|| self.interfaces.address(packet.ifindex));
+        let (Some(to), Some(source)) = (to, source) else {
             self.counters.errors_unsendable += 1;
             return;
         };
@@ -78,13 +78,13 @@ impl Gateway {
             self.counters.errors_suppressed += 1;
             return;
         }
-        let from = if to_source { packet.dst.ip() } else { own };
+        let from = if to_source { packet.dst.ip() } else { source };
         let mut message = Message::new(MessageType::ERROR, NslpId::NONE, HOPS);
-        message.header.s = from == own;
+        message.header.s = from == source;
         message.nat_traversal = find_object(octets, ObjectType::NAT_TRAVERSAL)
             .and_then(|object| NatTraversal::parse(&object).ok());
         message.nli =
-            Some(Nli { peer_identity: &self.identity, ip_ttl: 0, validity_ms: VALIDITY, interface: own });
+            Some(Nli { peer_identity: &self.identity, ip_ttl: 0, validity_ms: VALIDITY, interface: source });
         message.error = Some(error);
         let envelope = Envelope {
             src: (from, PORT).into(),

@@ -123,7 +123,7 @@ impl Gist {
         for direction in [Direction::Downstream, Direction::Upstream] {
             // The timer of a direction, or the last message, may have ended the session.
             let Some(record) = self.records.get_mut(key) else { return };
-            let (of, state) = ((record.nslp, record.session), record.half(direction).state);
+            let (app_session, state) = ((record.nslp, record.session), record.half(direction).state);
             let Some(pending) = &mut record.pending else { return };
             let queue = pending.queue(direction);
             let before = queue.len();
@@ -135,7 +135,7 @@ impl Gist {
                     self.handshakes.release(queued.source, queued.data.len());
                     piggyback_gone |= first;
                     let status = MessageStatus::Failed(SendError::NoNextNode);
-                    self.out.status(of, queued.handle, status);
+                    self.out.status(app_session, queued.handle, status);
                 }
                 first = false;
                 !over

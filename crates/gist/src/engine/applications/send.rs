@@ -259,7 +259,7 @@ impl Gist {
         else {
             return false;
         };
-        let of = (record.nslp, record.session);
+        let app_session = (record.nslp, record.session);
         let Some(pending) = &mut record.pending else { return false };
         let mut queue = core::mem::take(pending.queue(direction));
         let mut answered = core::mem::take(&mut pending.query_mut(direction).piggybacked);
@@ -268,7 +268,11 @@ impl Gist {
             if core::mem::take(&mut answered) {
                 // It was the payload of the Queries, and one of them was answered.
                 self.handshakes.release(from, size);
-                self.out.status(of, queued.handle, MessageStatus::Sent(TransferAttributes::default()));
+                self.out.status(
+                    app_session,
+                    queued.handle,
+                    MessageStatus::Sent(TransferAttributes::default()),
+                );
                 continue;
             }
             let outgoing = Outgoing {
@@ -282,10 +286,10 @@ impl Gist {
             match self.send_established(key, direction, &outgoing, queued.need) {
                 Outcome::Sent(Ok(())) => self.handshakes.release(from, size),
                 Outcome::Sent(Err(error)) => {
-                    self.fail_messages(of, [queued], error);
+                    self.fail_messages(app_session, [queued], error);
                     // The session may have ended with its association, and the messages behind end with it.
                     if self.records.state(key, direction) == State::None {
-                        self.fail_messages(of, queue, error);
+                        self.fail_messages(app_session, queue, error);
                         return false;
                     }
                 }
@@ -374,8 +378,8 @@ impl Gist {
         let own_address = self.peers.own_address(peer).filter(|own| self.interfaces.is_local(*own));
         let peer = invariant!(self.peers.peer(peer), "a valid handle is that of a peer");
         let Some(peer) = peer else { return Err(SendError::NoNextNode) };
-        let own = own_address.or_else(|| self.interfaces.address(peer.ifindex, peer.address.is_ipv6()));
-        let own = own.ok_or(SendError::NoRoute)?;
+        let source = own_address.or_else(|| self.interfaces.address(peer.ifindex, peer.address.is_ipv6()));
+        let source = source.ok_or(SendError::NoRoute)?;
         let ttl = outgoing.ip_ttl.unwrap_or(self.config.ip_ttl);
         let mut message = Message::new(MessageType::DATA, m.nslp, outgoing.hops.unwrap_or(self.config.hops));
         message.header.e = true;
@@ -383,10 +387,10 @@ impl Gist {
         message.header.s = !crosses_nat;
         message.mri = Some(mri.into());
         message.session = Some(m.session);
-        message.nli = Some(nli(&self.config, validity, own, nli_ttl(m.mri.direction(), ttl, 0)));
+        message.nli = Some(nli(&self.config, validity, source, nli_ttl(m.mri.direction(), ttl, 0)));
         message.nslp_data = Some(outgoing.data);
         let limit = limit(&self.config, self.interfaces.mtu(peer.ifindex));
-        let envelope = normal(&self.config, own, peer.address, ttl);
+        let envelope = normal(&self.config, source, peer.address, ttl);
         self.out
             .compose(envelope, &[], &message, limit)
             .map_err(|e| unsent(e, outgoing.data.len(), limit))?;

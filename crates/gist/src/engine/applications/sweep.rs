@@ -18,11 +18,11 @@ const MOST: usize = 16;
 #[derive(Debug)]
 pub(super) struct Sweep {
     next: u32,
-    what: What,
+    action: SweepAction,
 }
 
 #[derive(Debug)]
-enum What {
+enum SweepAction {
     /// `InvalidateRoutingState` (B.6).
     Invalidate { nslp: Option<NslpId>, mri: Mri, status: InvalidStatus, data: Box<[u8]> },
     /// `SetStateLifetime` (B.5).
@@ -38,19 +38,19 @@ impl Gist {
         status: InvalidStatus,
         data: &[u8],
     ) -> bool {
-        self.sweep(What::Invalidate { nslp, mri, status, data: data.into() })
+        self.sweep(SweepAction::Invalidate { nslp, mri, status, data: data.into() })
     }
 
     /// `SetStateLifetime` for a flow (RFC 5971 B.5). False: too many walks are pending.
     pub(super) fn sweep_lifetime(&mut self, nslp: NslpId, mri: Mri, lifetime: Duration) -> bool {
-        self.sweep(What::Lifetime { nslp, mri, lifetime })
+        self.sweep(SweepAction::Lifetime { nslp, mri, lifetime })
     }
 
-    fn sweep(&mut self, what: What) -> bool {
+    fn sweep(&mut self, action: SweepAction) -> bool {
         if self.applications.sweeps.len() >= MOST {
             return false;
         }
-        self.applications.sweeps.push_back(Sweep { next: 0, what });
+        self.applications.sweeps.push_back(Sweep { next: 0, action });
         true
     }
 
@@ -61,7 +61,7 @@ impl Gist {
         let end = sweep.next.saturating_add(STEP).min(used_slots);
         for index in sweep.next..end {
             if let Some(key) = self.records.key_of(index) {
-                self.sweep_record(key, &sweep.what);
+                self.sweep_record(key, &sweep.action);
             }
         }
         sweep.next = end;
@@ -70,17 +70,17 @@ impl Gist {
         }
     }
 
-    fn sweep_record(&mut self, key: Key, what: &What) {
+    fn sweep_record(&mut self, key: Key, action: &SweepAction) {
         let Some(record) = invariant!(self.records.get(key), "a walk visits sessions that stand") else {
             return;
         };
-        match what {
-            What::Invalidate { nslp, mri, status, data } => {
+        match action {
+            SweepAction::Invalidate { nslp, mri, status, data } => {
                 if nslp.is_none_or(|nslp| nslp == record.nslp) && record.flow.is_of(mri) {
                     self.invalidate(key, mri.direction(), *status, data);
                 }
             }
-            What::Lifetime { nslp, mri, lifetime } => {
+            SweepAction::Lifetime { nslp, mri, lifetime } => {
                 if *nslp == record.nslp && record.flow.is_of(mri) {
                     self.set_lifetime(key, mri.direction(), *lifetime);
                 }

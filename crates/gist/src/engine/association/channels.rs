@@ -25,12 +25,12 @@ impl Gist {
     ) {
         let (now, table) = (self.now, &mut self.associations);
         let usable = table.config.port(transport).is_some();
-        let of = source(peer.ip());
+        let source = source(peer.ip());
         let allowed = usable
-            && table.accepts_of.allow(now, &of)
+            && table.accepts_of.allow(now, &source)
             && table.accepts.as_mut().is_none_or(|bucket| bucket.allow(now));
         let index = allowed.then(|| {
-            table.shares.take(of).ok()?;
+            table.shares.take(source).ok()?;
             let state = State::AwaitingConfirm {
                 setup: now + table.config.setup_timeout,
                 hellos: Hellos { send: None, silence: Silence::Allowed },
@@ -44,7 +44,7 @@ impl Gist {
                 ..Association::new(channel, transport, ends, origin, state)
             });
             if index.is_none() {
-                table.shares.release(of);
+                table.shares.release(source);
             }
             index
         });

@@ -111,8 +111,8 @@ impl Gist {
         let offer = Offer { proposal, configuration };
         let fits = |x: &Association| (!secure || x.transport.is_secure()) && offer.satisfied_by(x.transport);
         let name = &subject.nli;
-        let own = &self.config.identity;
-        let known = self.associations.find(own, name.peer_identity, name.interface, fits);
+        let identity = &self.config.identity;
+        let known = self.associations.find(identity, name.peer_identity, name.interface, fits);
         let stale = known.filter(|index| self.end_stale(*index)).is_some();
         if stale && !self.records.state(key, direction).is_querying() {
             // The session used that attempt, and ended with it.
@@ -311,8 +311,8 @@ impl Gist {
             x.is_up() && offer.satisfied_by(x.transport) && (x.transport.is_secure() || !all_secure)
         };
         let name = &subject.nli;
-        let own = &self.config.identity;
-        match self.associations.find(own, name.peer_identity, name.interface, fits) {
+        let identity = &self.config.identity;
+        match self.associations.find(identity, name.peer_identity, name.interface, fits) {
             Some(index) if self.may_use(index, &subject.mri, &[]) => Answer::Over(index),
             // No port is open, so there is no stack to propose.
             _ if Stacks::offered(&self.associations).is_empty() => Answer::Datagram,

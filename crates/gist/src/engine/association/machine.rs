@@ -354,7 +354,7 @@ impl Gist {
             self.association_lost(session, direction, ended.end);
         }
         if self.first_user(index).is_some() {
-            return self.associations.ending.push_back(key);
+            return self.associations.withdrawn.push_back(key);
         }
         let explicit = self.associations.remove(key).map(|association| association.explicit);
         for (nslp, session, mri) in explicit.into_iter().flatten().filter(|_| ended.lost) {
@@ -363,8 +363,8 @@ impl Gist {
     }
 
     /// Goes on with the first association whose sessions are being informed of its end.
-    pub(in crate::engine) fn run_ending(&mut self, most: u32) {
-        if let Some(key) = self.associations.ending.pop_front() {
+    pub(in crate::engine) fn run_withdrawn(&mut self, most: u32) {
+        if let Some(key) = self.associations.withdrawn.pop_front() {
             self.inform_users(key, most);
         }
     }
@@ -382,11 +382,11 @@ impl Gist {
             return;
         }
         self.notify_always(session, direction, NetworkEvent::CommunicationFailure);
-        let of = self.records.get(session).map(|record| (record.nslp, record.session));
+        let app_session = self.records.get(session).map(|record| (record.nslp, record.session));
         if let Some(association) =
             invariant!(self.associations.get_mut(index), "a lost association stays until its sessions know")
         {
-            association.explicit.retain(|(nslp, session, _)| Some((*nslp, *session)) != of);
+            association.explicit.retain(|(nslp, session, _)| Some((*nslp, *session)) != app_session);
         }
     }
 

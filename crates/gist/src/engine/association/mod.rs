@@ -252,7 +252,7 @@ pub(super) struct Associations {
     /// Octets in all channels.
     unsent: usize,
     /// Associations that ended and have sessions that are not informed yet.
-    ending: VecDeque<Key>,
+    withdrawn: VecDeque<Key>,
     next_channel: u64,
     next_hello_id: u32,
     /// Channels of associations that appeared, changed their state or disappeared, while somebody watches.
@@ -291,7 +291,7 @@ impl Associations {
             queued: Shares::new(octets(config.max_queued_total), hasher),
             unread: Shares::new(octets(config.max_buffered), KeyedHasher::new(rng)),
             unsent: 0,
-            ending: VecDeque::new(),
+            withdrawn: VecDeque::new(),
             next_channel: 1,
             next_hello_id: rng.u32(),
             changes: Changes::default(),
@@ -443,12 +443,12 @@ impl Associations {
 
     /// Whether an association has ended, and its sessions are being informed.
     fn has_ended(&self, index: u32) -> bool {
-        !self.ending.is_empty() && self.get(index).is_some_and(Association::has_ended)
+        !self.withdrawn.is_empty() && self.get(index).is_some_and(Association::has_ended)
     }
 
     /// Whether sessions have to be informed of the end of their association.
-    pub(super) fn is_ending(&self) -> bool {
-        !self.ending.is_empty()
+    pub(super) fn has_withdrawn(&self) -> bool {
+        !self.withdrawn.is_empty()
     }
 
     /// An association ends: it is found no more. [`Associations::remove`] follows when no session uses it.

@@ -83,14 +83,14 @@ pub(in crate::engine) enum Owner {
     /// GIST itself. The message may use the queue beyond the limit for applications, and its status is not reported.
     Gist,
     /// An application.
-    Application(OfApplication),
+    Application(ApplicationMessage),
 }
 
 /// A message of an application.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::engine) struct OfApplication {
+pub(in crate::engine) struct ApplicationMessage {
     /// The application and its session.
-    of: (NslpId, SessionId),
+    app_session: (NslpId, SessionId),
     handle: Option<MessageHandle>,
     reliable: bool,
     deadline: Option<Time>,
@@ -99,29 +99,29 @@ pub(in crate::engine) struct OfApplication {
 }
 
 impl Outgoing<'_> {
-    const fn owner(&self, of: (NslpId, SessionId), by: Option<(Key, Direction, Need)>) -> Owner {
+    const fn owner(&self, app_session: (NslpId, SessionId), by: Option<(Key, Direction, Need)>) -> Owner {
         let Self { handle, reliable, deadline, .. } = *self;
-        Owner::Application(OfApplication { of, handle, reliable, deadline, by })
+        Owner::Application(ApplicationMessage { app_session, handle, reliable, deadline, by })
     }
 }
 
 impl Owner {
     const fn is_reliable(&self) -> bool {
-        matches!(self, Self::Application(OfApplication { reliable: true, .. }))
+        matches!(self, Self::Application(ApplicationMessage { reliable: true, .. }))
     }
 
     /// When the timeout of the message ends.
     const fn deadline(&self) -> Option<Time> {
         match self {
             Self::Gist => None,
-            Self::Application(of) => of.deadline,
+            Self::Application(message) => message.deadline,
         }
     }
 
     /// Reports the status of the message, if its application wants to know.
     fn report(&self, out: &mut Outbox, status: MessageStatus) {
-        if let Self::Application(OfApplication { of, handle, .. }) = *self {
-            out.status(of, handle, status);
+        if let Self::Application(ApplicationMessage { app_session, handle, .. }) = *self {
+            out.status(app_session, handle, status);
         }
     }
 }

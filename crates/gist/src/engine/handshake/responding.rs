@@ -114,8 +114,8 @@ impl Gist {
         let half = record.half(direction);
         let same_peer = invariant!(self.peers.peer(half.peer), "a peer was installed before it is compared")
             .is_some_and(|p| p.matches(&subject.nli, a.src.port(), a.ifindex));
-        let own = self.own_address(a, subject.nli.interface.is_ipv6());
-        same_peer && self.peers.egress(half.egress).map(|e| e.address) == own
+        let own_address = self.own_address(a, subject.nli.interface.is_ipv6());
+        same_peer && self.peers.egress(half.egress).map(|e| e.address) == own_address
     }
 
     /// Whether a Query shows a route change upstream: it has another peer, another interface or another number of IP hops

@@ -66,12 +66,12 @@ impl Gist {
             let ip = to.ip();
             !(ip.is_unspecified() || ip.is_multicast() || ip.is_loopback() || self.interfaces.is_local(ip))
         });
-        let own = to.and_then(|to| {
-            let addressed =
-                Some(a.dst.ip()).filter(|own| a.local && own.is_ipv6() == to.is_ipv6() && !is_anycast(*own));
+        let source = to.and_then(|to| {
+            let addressed = Some(a.dst.ip())
+                .filter(|source| a.local && source.is_ipv6() == to.is_ipv6() && !is_anycast(*source));
             addressed.or_else(|| self.interfaces.address(a.ifindex, to.is_ipv6()))
         });
-        let (Some(to), Some(own)) = (to, own) else {
+        let (Some(to), Some(source)) = (to, source) else {
             self.counters.errors_unsendable += 1;
             dropped!(a, "no address for the Error");
             return;
@@ -82,13 +82,13 @@ impl Gist {
             tracing::debug!(peer = %to, reason = "rate limit", "Error not sent");
             return;
         }
-        let from = if through_nat && a.dst.is_ipv6() == to.is_ipv6() { a.dst.ip() } else { own };
+        let from = if through_nat && a.dst.is_ipv6() == to.is_ipv6() { a.dst.ip() } else { source };
         let mut message = Message::new(MessageType::ERROR, NslpId::NONE, self.config.hops);
         message.error = Some(error);
         message.nat_traversal = nat_traversal_of(a.octets);
         // §5.3.1: S=0 only if the source is not an address of this node.
-        message.header.s = from == own;
-        message.nli = Some(nli(&self.config, self.config.validity, own, 0));
+        message.header.s = from == source;
+        message.nli = Some(nli(&self.config, self.config.validity, source, 0));
         let limit = limit(&self.config, self.interfaces.mtu(a.ifindex));
         let envelope = Envelope { unproved: true, ..normal(&self.config, from, to, self.config.ip_ttl) };
         // An Error to a forged source is not much larger than the message. What a short message leaves no room for is

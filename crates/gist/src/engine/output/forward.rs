@@ -10,7 +10,7 @@ use super::compose::flow_label;
 use crate::engine::Gist;
 use crate::engine::outbox::Envelope;
 use crate::engine::receive::Arrival;
-use crate::engine::routes::{Parcel, route_query};
+use crate::engine::routes::{ForwardedMessage, route_query};
 use crate::engine::routing::NONE;
 use crate::wire::{
     Encapsulation, GistError, HEADER_LENGTH, Header, Info, MAGIC, ObjectType, find_mri, find_object,
@@ -80,7 +80,7 @@ impl Gist {
         let octets = rewritten(a.octets, header.hops - 1, payload);
         let mut query = route_query(mri.as_ref(), a.dst.ip(), a.tos);
         query.iif = (!a.local && query.src.is_some()).then_some(a.ifindex);
-        let parcel = Parcel {
+        let forwarded = ForwardedMessage {
             src: a.src,
             dst: a.dst,
             ifindex: a.ifindex,
@@ -92,51 +92,56 @@ impl Gist {
             original: a.octets.into(),
             octets: octets.into(),
         };
-        if let Some(parcel) = self.lookup_parcel(parcel, query) {
+        if let Some(forwarded) = self.lookup_forwarded(forwarded, query) {
             // Too many lookups are pending: the kernel routes the message by its destination.
-            self.send_parcel(&parcel, None);
+            self.send_forwarded(&forwarded, None);
         }
     }
 
     /// Sends a forwarded message along its route. GIST-4.3.4-09: a message that is larger than the MTU is refused.
     /// GIST-5.3.3-21: the rate limit of D-mode messages does not apply.
-    pub(in crate::engine) fn forward_along(&mut self, parcel: &Parcel, result: Result<Route, NoRoute>) {
+    pub(in crate::engine) fn forward_along(
+        &mut self,
+        forwarded: &ForwardedMessage,
+        result: Result<Route, NoRoute>,
+    ) {
         let Ok(route) = result else {
             self.counters.transmit_failed += 1;
-            dropped!(parcel, "no route");
+            dropped!(forwarded, "no route");
             return;
         };
-        let size = headers(parcel.dst.is_ipv6()) + parcel.options.len() + MAGIC.len() + parcel.octets.len();
+        let size =
+            headers(forwarded.dst.is_ipv6()) + forwarded.options.len() + MAGIC.len() + forwarded.octets.len();
         if usize::try_from(route.mtu).is_ok_and(|mtu| mtu > 0 && size > mtu) {
             let mtu = u16::try_from(route.mtu).unwrap_or(u16::MAX);
             let arrival = Arrival {
-                src: parcel.src,
-                dst: parcel.dst,
-                ifindex: parcel.ifindex,
-                ttl: parcel.ttl,
-                tos: parcel.tos,
-                options: &parcel.options,
-                octets: &parcel.original,
-                local: parcel.local,
+                src: forwarded.src,
+                dst: forwarded.dst,
+                ifindex: forwarded.ifindex,
+                ttl: forwarded.ttl,
+                tos: forwarded.tos,
+                options: &forwarded.options,
+                octets: &forwarded.original,
+                local: forwarded.local,
                 encapsulation: Encapsulation::QMode,
                 association: NONE,
             };
             return self.refuse_with(&arrival, GistError::MESSAGE_TOO_LARGE, Some(Info::Mtu(mtu)));
         }
-        self.send_parcel(parcel, Some(&route));
+        self.send_forwarded(forwarded, Some(&route));
     }
 
-    fn send_parcel(&mut self, parcel: &Parcel, route: Option<&Route>) {
+    fn send_forwarded(&mut self, forwarded: &ForwardedMessage, route: Option<&Route>) {
         self.counters.forwarded += 1;
-        let SocketAddr::V4(_) = parcel.dst else {
+        let SocketAddr::V4(_) = forwarded.dst else {
             return self.out.forward(
-                parcel.envelope(route, false),
-                &parcel.options,
-                &[&MAGIC, &parcel.octets],
+                forwarded.envelope(route, false),
+                &forwarded.options,
+                &[&MAGIC, &forwarded.octets],
             );
         };
         // Every Q-mode packet has DF set (§5.3.2.1), so this one had.
-        self.out.forward(parcel.envelope(route, true), &parcel.options, &[&MAGIC, &parcel.octets]);
+        self.out.forward(forwarded.envelope(route, true), &forwarded.options, &[&MAGIC, &forwarded.octets]);
     }
 }
 

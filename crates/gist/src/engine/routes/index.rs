@@ -22,14 +22,14 @@ const MAX_WALKS: usize = 256;
 
 /// Links of a direction of a record in the list of its route, 12 octets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Hook {
+pub(crate) struct RouteLinks {
     /// The route, or [`NONE`].
     route: u32,
     prev: u32,
     next: u32,
 }
 
-impl Default for Hook {
+impl Default for RouteLinks {
     fn default() -> Self {
         Self { route: NONE, prev: NONE, next: NONE }
     }
@@ -48,12 +48,12 @@ pub(crate) const fn at(place: u32) -> (u32, Direction) {
 /// The direction of a record behind this one in its list.
 fn behind(records: &Records, place: u32) -> Option<u32> {
     let (index, direction) = at(place);
-    records.get_index(index).map(|record| record.querying(direction).hook.next)
+    records.get_index(index).map(|record| record.querying(direction).route_links.next)
 }
 
-fn hook(records: &mut Records, place: u32) -> Option<&mut Hook> {
+fn route_links(records: &mut Records, place: u32) -> Option<&mut RouteLinks> {
     let (index, direction) = at(place);
-    records.get_index_mut(index)?.hook_mut(direction)
+    records.get_index_mut(index)?.route_links_mut(direction)
 }
 
 #[derive(Debug)]
@@ -76,15 +76,15 @@ pub(crate) struct RouteIndex {
 
 #[derive(Debug)]
 struct Walk {
-    over: Over,
-    why: Why,
+    unvisited: Unvisited,
+    cause: WalkCause,
     /// The direction of a record to be visited next; [`NONE`]: the first one of the next route.
     cursor: u32,
 }
 
 /// The routes that a walk has not visited yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Over {
+enum Unvisited {
     V4 { from: Bound<(u32, u32)>, last: u32 },
     V6 { from: Bound<(u128, u32)>, last: u128 },
     Egress { egress: u32, from: Bound<u32> },
@@ -92,7 +92,7 @@ enum Over {
 
 /// Why a walk visits sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum WalkCause {
     /// Routes to their destinations may have changed, and not their egress.
     Routes,
     /// Their egress changed.
@@ -111,7 +111,7 @@ pub(crate) enum Step {
         /// Which direction.
         direction: Direction,
         /// Why.
-        why: Why,
+        cause: WalkCause,
     },
     /// No session in this step; further steps follow.
     Continue,
@@ -119,7 +119,7 @@ pub(crate) enum Step {
     Done,
 }
 
-impl Over {
+impl Unvisited {
     fn prefix(prefix: Prefix) -> Self {
         match prefix.addr {
             IpAddr::V4(addr) => {
@@ -169,18 +169,20 @@ impl RouteIndex {
         let next = core::mem::replace(&mut list.first, place);
         if next != NONE
             && let Some(after) =
-                invariant!(hook(records, next), "the first session of a route is in its list")
+                invariant!(route_links(records, next), "the first session of a route is in its list")
         {
             after.prev = place;
         }
-        if let Some(own) = invariant!(hook(records, place), "a direction with a route is querying") {
-            *own = Hook { route, prev: NONE, next };
+        if let Some(links) = invariant!(route_links(records, place), "a direction with a route is querying") {
+            *links = RouteLinks { route, prev: NONE, next };
         }
     }
 
     /// Removes a direction of a record from the list of its route, if it is in one.
     pub(crate) fn unlink(&mut self, records: &mut Records, place: u32) {
-        let Some(Hook { route, prev, next }) = hook(records, place).map(core::mem::take) else { return };
+        let Some(RouteLinks { route, prev, next }) = route_links(records, place).map(core::mem::take) else {
+            return;
+        };
         if route == NONE {
             return;
         }
@@ -188,13 +190,14 @@ impl RouteIndex {
             walk.cursor = next;
         }
         if next != NONE
-            && let Some(after) = invariant!(hook(records, next), "the next session of a route is in its list")
+            && let Some(after) =
+                invariant!(route_links(records, next), "the next session of a route is in its list")
         {
             after.prev = prev;
         }
         if prev != NONE
             && let Some(before) =
-                invariant!(hook(records, prev), "the session before is in the list of the route")
+                invariant!(route_links(records, prev), "the session before is in the list of the route")
         {
             before.next = next;
         }
@@ -214,37 +217,41 @@ impl RouteIndex {
 
     /// Starts a walk over the sessions with a destination in `prefix`.
     pub(crate) fn walk_prefix(&mut self, prefix: Prefix) {
-        self.walk(Over::prefix(prefix), Why::Routes);
+        self.walk(Unvisited::prefix(prefix), WalkCause::Routes);
     }
 
     /// Starts a walk over the sessions with this egress.
     pub(crate) fn walk_egress(&mut self, egress: u32) {
-        self.walk(Over::Egress { egress, from: Included(0) }, Why::Egress);
+        self.walk(Unvisited::Egress { egress, from: Included(0) }, WalkCause::Egress);
     }
 
     /// Starts a walk over the sessions with this egress, whose gateway is the neighbor.
     pub(crate) fn walk_gateway(&mut self, egress: u32, (ifindex, address): (IfIndex, IpAddr)) {
-        self.walk(Over::Egress { egress, from: Included(0) }, Why::Neighbor(ifindex, address));
+        self.walk(Unvisited::Egress { egress, from: Included(0) }, WalkCause::Neighbor(ifindex, address));
     }
 
     /// Starts a walk over the sessions whose destination is the neighbor.
     pub(crate) fn walk_neighbor(&mut self, (ifindex, address): (IfIndex, IpAddr)) {
-        self.walk(Over::prefix(Prefix::host(address)), Why::Neighbor(ifindex, address));
+        self.walk(Unvisited::prefix(Prefix::host(address)), WalkCause::Neighbor(ifindex, address));
     }
 
-    fn walk(&mut self, over: Over, why: Why) {
-        if self.walks.iter().any(|walk| walk.over == over && walk.why == why && walk.cursor == NONE) {
+    fn walk(&mut self, unvisited: Unvisited, cause: WalkCause) {
+        if self
+            .walks
+            .iter()
+            .any(|walk| walk.unvisited == unvisited && walk.cause == cause && walk.cursor == NONE)
+        {
             return; // it is pending already
         }
         if self.walks.len() >= MAX_WALKS {
             self.walks.clear();
             for any in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
-                let over = Over::prefix(Prefix::all_like(any));
-                self.walks.push_back(Walk { over, why: Why::Routes, cursor: NONE });
+                let unvisited = Unvisited::prefix(Prefix::all_like(any));
+                self.walks.push_back(Walk { unvisited, cause: WalkCause::Routes, cursor: NONE });
             }
             return;
         }
-        self.walks.push_back(Walk { over, why, cursor: NONE });
+        self.walks.push_back(Walk { unvisited, cause, cursor: NONE });
     }
 
     /// Whether walks are under route.
@@ -262,23 +269,23 @@ impl RouteIndex {
         {
             let (index, direction) = at(walk.cursor);
             walk.cursor = next;
-            return Step::Visit { index, direction, why: walk.why };
+            return Step::Visit { index, direction, cause: walk.cause };
         }
         walk.cursor = NONE;
-        let found = match &mut walk.over {
-            Over::V4 { from, last } => {
+        let found = match &mut walk.unvisited {
+            Unvisited::V4 { from, last } => {
                 v4.range((*from, Included((*last, NONE)))).next().map(|(at, route)| {
                     *from = Excluded(*at);
                     *route
                 })
             }
-            Over::V6 { from, last } => {
+            Unvisited::V6 { from, last } => {
                 v6.range((*from, Included((*last, NONE)))).next().map(|(at, route)| {
                     *from = Excluded(*at);
                     *route
                 })
             }
-            Over::Egress { egress, from } => {
+            Unvisited::Egress { egress, from } => {
                 let from_pair = from.map(|route| (*egress, route));
                 by_egress.range((from_pair, Included((*egress, NONE)))).next().map(|(_, route)| {
                     *from = Excluded(*route);
@@ -392,7 +399,7 @@ mod tests {
         world.remove(all[5]);
         assert_eq!(
             world.routes.step(&world.records),
-            Step::Visit { index: all[4], direction: DOWN, why: Why::Routes }
+            Step::Visit { index: all[4], direction: DOWN, cause: WalkCause::Routes }
         );
         world.remove(all[4]);
         world.remove(all[3]);

@@ -24,7 +24,7 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A message that is forwarded when its route is known.
 #[derive(Debug)]
-pub(in crate::engine) struct Parcel {
+pub(in crate::engine) struct ForwardedMessage {
     pub(in crate::engine) src: SocketAddr,
     pub(in crate::engine) dst: SocketAddr,
     pub(in crate::engine) ifindex: IfIndex,
@@ -41,7 +41,7 @@ pub(in crate::engine) struct Parcel {
     pub(in crate::engine) octets: Box<[u8]>,
 }
 
-impl Parcel {
+impl ForwardedMessage {
     /// Its addressing along a route; `None`: as any packet.
     pub(in crate::engine) fn envelope(&self, route: Option<&Route>, dont_fragment: bool) -> Envelope {
         Envelope {
@@ -61,7 +61,7 @@ impl Parcel {
 /// What waits for a route without a handshake.
 #[derive(Debug)]
 pub(in crate::engine) enum Waiting {
-    Forward(Parcel),
+    Forward(ForwardedMessage),
     Stateless(Stateless),
     /// A peer that answered a Query which was not sent to its address.
     Peer(SiiHandle),
@@ -192,9 +192,13 @@ impl Gist {
     }
 
     /// Looks up the route of a message to be forwarded; returns the message if too many lookups are pending.
-    pub(in crate::engine) fn lookup_parcel(&mut self, parcel: Parcel, query: RouteQuery) -> Option<Parcel> {
-        match self.lookup(Waiting::Forward(parcel), query) {
-            Some(Waiting::Forward(parcel)) => Some(parcel),
+    pub(in crate::engine) fn lookup_forwarded(
+        &mut self,
+        forwarded: ForwardedMessage,
+        query: RouteQuery,
+    ) -> Option<ForwardedMessage> {
+        match self.lookup(Waiting::Forward(forwarded), query) {
+            Some(Waiting::Forward(forwarded)) => Some(forwarded),
             _ => None,
         }
     }
@@ -222,7 +226,7 @@ impl Gist {
             return;
         }
         match self.routes.lookups.take(id) {
-            Some(Waiting::Forward(parcel)) => self.forward_along(&parcel, result),
+            Some(Waiting::Forward(forwarded)) => self.forward_along(&forwarded, result),
             Some(Waiting::Stateless(stateless)) => self.send_stateless_along(stateless, result),
             Some(Waiting::Peer(sii)) => {
                 if let (Some(peer), Ok(route)) = (self.peers.by_sii(sii), result) {
@@ -249,9 +253,9 @@ impl Gist {
             let Some(waiting) = self.routes.lookups.pop_due(self.now) else { return };
             match waiting {
                 Waiting::Stateless(stateless) => self.send_stateless_along(stateless, Err(NoRoute::Failed)),
-                Waiting::Forward(parcel) => {
+                Waiting::Forward(forwarded) => {
                     self.counters.transmit_failed += 1;
-                    dropped!(parcel, "no answer to the route lookup");
+                    dropped!(forwarded, "no answer to the route lookup");
                 }
                 Waiting::Peer(_) => {}
             }

@@ -22,8 +22,8 @@ use hold_down::HoldDowns;
 use index::{RouteIndex, place};
 use lookup::Lookups;
 
-pub(in crate::engine) use index::Hook;
-pub(in crate::engine) use lookup::{Parcel, Waiting, covers, route_query};
+pub(in crate::engine) use index::RouteLinks;
+pub(in crate::engine) use lookup::{ForwardedMessage, Waiting, covers, route_query};
 
 /// The routes of a node.
 #[derive(Debug)]

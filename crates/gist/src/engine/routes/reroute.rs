@@ -9,7 +9,7 @@ use signalbox_core::slab::Key;
 use signalbox_core::stamp::Stamp;
 use signalbox_core::{Direction, IfIndex, invariant};
 
-use super::index::{Step, Why, place};
+use super::index::{Step, WalkCause, place};
 use crate::engine::Gist;
 use crate::engine::handshake::RESOLVE;
 use crate::engine::routing::{Egress, NO_REFRESH, NONE, RETRY, State, TENTATIVE};
@@ -75,13 +75,13 @@ impl Gist {
         }
         for _ in 0..STEPS {
             match self.routes.index.step(&self.records) {
-                Step::Visit { index, direction, why } => {
+                Step::Visit { index, direction, cause } => {
                     let key = invariant!(self.records.key_of(index), "a walk visits sessions that stand");
                     let Some(key) = key else { continue };
-                    match why {
-                        Why::Routes => self.check_route(key, direction, true),
-                        Why::Egress => self.check_route(key, direction, false),
-                        Why::Neighbor(ifindex, address) => {
+                    match cause {
+                        WalkCause::Routes => self.check_route(key, direction, true),
+                        WalkCause::Egress => self.check_route(key, direction, false),
+                        WalkCause::Neighbor(ifindex, address) => {
                             self.refresh_by(key, direction, (ifindex, address));
                         }
                     }

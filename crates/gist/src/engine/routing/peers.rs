@@ -25,13 +25,13 @@ pub(crate) struct Peer {
 
 /// The same with a borrowed identity, and the same hash: looking for a peer allocates nothing.
 #[derive(Debug, Hash)]
-struct Sought<'a> {
+struct PeerRef<'a> {
     identity: &'a [u8],
     address: SocketAddr,
     ifindex: IfIndex,
 }
 
-impl<'a> Sought<'a> {
+impl<'a> PeerRef<'a> {
     const fn new(nli: &Nli<'a>, port: u16, ifindex: IfIndex) -> Self {
         Self { identity: nli.peer_identity, address: SocketAddr::new(nli.interface, port), ifindex }
     }
@@ -179,11 +179,11 @@ impl Peers {
 
     /// The id of the peer of an NLI, with one more reference.
     pub(crate) fn intern(&mut self, nli: &Nli<'_>, port: u16, ifindex: IfIndex) -> Result<u32, Full> {
-        let sought = Sought::new(nli, port, ifindex);
+        let peer_ref = PeerRef::new(nli, port, ifindex);
         let id = self.peers.intern_borrowed(
-            &sought,
-            |peer| sought.is(peer),
-            || Peer { identity: sought.identity.into(), address: sought.address, ifindex },
+            &peer_ref,
+            |peer| peer_ref.is(peer),
+            || Peer { identity: peer_ref.identity.into(), address: peer_ref.address, ifindex },
         )?;
         if self.peers.references(id) == 1 {
             // The peer is new.
@@ -209,7 +209,7 @@ impl Peers {
                 self.changes.note(|| PeerChange::of(peer, true));
             }
         }
-        let Ok(of) = self.sources.intern(source(nli.interface)) else {
+        let Ok(number) = self.sources.intern(source(nli.interface)) else {
             self.release_peer(id);
             return Err(Full);
         };
@@ -218,7 +218,7 @@ impl Peers {
             self.source_of.resize(at + 1, NONE);
         }
         if let Some(place) = self.source_of.get_mut(at) {
-            *place = of;
+            *place = number;
         }
         Ok(id)
     }
@@ -229,8 +229,8 @@ impl Peers {
 
     /// The SII handle of the peer of an NLI that was received with this port and interface, without a new reference.
     pub(crate) fn find(&self, nli: &Nli<'_>, port: u16, ifindex: IfIndex) -> Option<SiiHandle> {
-        let sought = Sought::new(nli, port, ifindex);
-        self.sii(self.peers.find_borrowed(&sought, |peer| sought.is(peer))?)
+        let peer_ref = PeerRef::new(nli, port, ifindex);
+        self.sii(self.peers.find_borrowed(&peer_ref, |peer| peer_ref.is(peer))?)
     }
 
     /// Stores the address of this node that a peer received in a handshake.
@@ -378,10 +378,10 @@ mod tests {
         let hasher = KeyedHasher::with_key([9; 16]);
         for interface in [IpAddr::from([10, 0, 0, 1]), IpAddr::from([1, 0, 0, 0, 0, 0, 0, 2])] {
             let nli = Nli { peer_identity: b"router", ip_ttl: 0, validity_ms: 1, interface };
-            let sought = Sought::new(&nli, 270, IfIndex(3));
-            let peer = Peer { identity: (*b"router").into(), address: sought.address, ifindex: IfIndex(3) };
-            assert_eq!(hasher.hash_one(&sought), hasher.hash_one(&peer));
-            assert!(sought.is(&peer) && !Sought::new(&nli, 271, IfIndex(3)).is(&peer));
+            let peer_ref = PeerRef::new(&nli, 270, IfIndex(3));
+            let peer = Peer { identity: (*b"router").into(), address: peer_ref.address, ifindex: IfIndex(3) };
+            assert_eq!(hasher.hash_one(&peer_ref), hasher.hash_one(&peer));
+            assert!(peer_ref.is(&peer) && !PeerRef::new(&nli, 271, IfIndex(3)).is(&peer));
         }
     }
 }

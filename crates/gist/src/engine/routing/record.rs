@@ -10,7 +10,7 @@ use signalbox_core::wheel::{Link, Timed};
 use signalbox_core::{Direction, Flow, NslpId, SessionId, Time};
 
 use crate::engine::association::Need;
-use crate::engine::routes::Hook;
+use crate::engine::routes::RouteLinks;
 use crate::engine::view::{Role, RoutingState};
 
 /// The number that stands for no peer, no egress, no association and no list entry.
@@ -106,7 +106,7 @@ pub(crate) struct Querying {
     /// Number of the last Query, which is in its cookie. The first number is random.
     pub(crate) query: u32,
     /// Its place in the list of sessions with the same route.
-    pub(crate) hook: Hook,
+    pub(crate) route_links: RouteLinks,
 }
 
 /// The distance to the peer is not known.
@@ -364,10 +364,10 @@ impl Record {
     }
 
     /// The place of a direction in the list of sessions with the same route; `None`: it is not querying.
-    pub(crate) fn hook_mut(&mut self, direction: Direction) -> Option<&mut Hook> {
+    pub(crate) fn route_links_mut(&mut self, direction: Direction) -> Option<&mut RouteLinks> {
         match direction {
-            Direction::Downstream => Some(&mut self.downstream.hook),
-            Direction::Upstream => Some(&mut self.pending.as_mut()?.upstream.as_mut()?.hook),
+            Direction::Downstream => Some(&mut self.downstream.route_links),
+            Direction::Upstream => Some(&mut self.pending.as_mut()?.upstream.as_mut()?.route_links),
         }
     }
 
@@ -435,11 +435,15 @@ mod tests {
         let mut record = Record::new(flow, SessionId::default(), NslpId::PING);
         let (down, up) = (Direction::Downstream, Direction::Upstream);
         record.querying_mut(down).query = 1;
-        assert!(record.hook_mut(down).is_some() && record.hook_mut(up).is_none() && record.pending.is_none());
+        assert!(
+            record.route_links_mut(down).is_some()
+                && record.route_links_mut(up).is_none()
+                && record.pending.is_none()
+        );
         record.querying_mut(up).query = 2;
         assert_eq!([down, up].map(|direction| record.querying(direction).query), [1, 2]);
         record.end_querying(up);
         assert_eq!((record.querying(down).query, record.querying(up)), (1, Querying::default()));
-        assert!(record.hook_mut(up).is_none());
+        assert!(record.route_links_mut(up).is_none());
     }
 }

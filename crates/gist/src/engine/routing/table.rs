@@ -93,22 +93,22 @@ impl Gist {
         else {
             return;
         };
-        let of = (record.nslp, record.session);
+        let app_session = (record.nslp, record.session);
         let Some(pending) = &mut record.pending else { return };
         let queue = core::mem::take(pending.queue(direction));
-        self.fail_messages(of, queue, error);
+        self.fail_messages(app_session, queue, error);
     }
 
     /// Fails messages that were queued for a session.
     pub(in crate::engine) fn fail_messages(
         &mut self,
-        of: (NslpId, SessionId),
+        app_session: (NslpId, SessionId),
         messages: impl IntoIterator<Item = Queued>,
         error: SendError,
     ) {
         for queued in messages {
             self.handshakes.release(queued.source, queued.data.len());
-            self.out.status(of, queued.handle, MessageStatus::Failed(error));
+            self.out.status(app_session, queued.handle, MessageStatus::Failed(error));
         }
     }
 
@@ -122,9 +122,9 @@ impl Gist {
         };
         let mri = record.flow.mri(direction);
         let half = record.half_mut(direction);
-        let own = half.flags & BY_APPLICATION != 0;
+        let by_application = half.flags & BY_APPLICATION != 0;
         half.set(BY_APPLICATION, false);
-        if !own {
+        if !by_application {
             self.out.notify(record.nslp, mri, record.session, event);
         }
     }

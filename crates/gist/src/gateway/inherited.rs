@@ -11,14 +11,14 @@ use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{IfIndex, Time};
 use signalbox_wire::{Reader, Short};
 
-use super::bindings::{Asker, Binding, Purpose, State};
+use super::bindings::{Binding, Purpose, Requester, State};
 
 /// The first octet of an entry. Those of ports begin with the version of IP.
 const FLOW: u8 = 1;
 
 /// The flow, and who asked for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Former {
+pub(super) struct InheritedFlow {
     /// Its packets go to the host inside.
     pub(super) inward: bool,
     pub(super) protocol: u8,
@@ -43,11 +43,12 @@ fn read_end(r: &mut Reader<'_>) -> Result<SocketAddrV4, Short> {
     Ok(SocketAddrV4::new(Ipv4Addr::from(r.array::<4>()?), r.u16()?))
 }
 
-impl Former {
+impl InheritedFlow {
     /// What a gateway leaves of a binding; `None`: it is another one than that of an exact flow, or does not stand.
     pub(super) fn of(binding: &Binding, now: Time) -> Option<Self> {
-        let asked =
-            binding.purpose == Purpose::Flow && binding.asker == Asker::Host && binding.is_confirmed();
+        let asked = binding.purpose == Purpose::Flow
+            && binding.requester == Requester::Host
+            && binding.is_confirmed();
         let left = u32::try_from(binding.until.since(now).as_secs()).ok()?;
         if !asked || binding.state() != State::Active || left == 0 {
             return None;
@@ -62,8 +63,8 @@ impl Former {
         };
         let IpAddr::V4(owner) = binding.owner else { return None };
         let (protocol, ifindex) = (packets.protocol?, binding.ifindex);
-        let former = Self { inward, protocol, inside, external, far, owner, ifindex, left };
-        (former.pinhole() == binding.pinhole).then_some(former)
+        let inherited = Self { inward, protocol, inside, external, far, owner, ifindex, left };
+        (inherited.pinhole() == binding.pinhole).then_some(inherited)
     }
 
     /// What the kernel does.
@@ -107,11 +108,11 @@ impl Former {
         octets
     }
 
-    /// Reads what [`Former::write`] wrote; `None`: it is another entry, or damaged.
+    /// Reads what [`InheritedFlow::write`] wrote; `None`: it is another entry, or damaged.
     pub(super) fn read(octets: &[u8]) -> Option<Self> {
         let mut r = Reader::new(octets);
         let (FLOW, inward @ 0..=1) = (r.u8().ok()?, r.u8().ok()?) else { return None };
-        let former = Self {
+        let inherited = Self {
             inward: inward == 1,
             protocol: r.u8().ok()?,
             inside: read_end(&mut r).ok()?,
@@ -121,7 +122,7 @@ impl Former {
             ifindex: IfIndex(r.u32().ok()?),
             left: r.u32().ok()?,
         };
-        r.take_rest().is_empty().then_some(former)
+        r.take_rest().is_empty().then_some(inherited)
     }
 }
 
@@ -133,7 +134,7 @@ mod tests {
     fn a_flow_comes_back_as_it_was_written() {
         let end = |last, port| SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, last), port);
         for inward in [true, false] {
-            let former = Former {
+            let inherited = InheritedFlow {
                 inward,
                 protocol: 17,
                 inside: end(1, 5000),
@@ -143,16 +144,16 @@ mod tests {
                 ifindex: IfIndex(7),
                 left: 100,
             };
-            let octets = former.write();
-            assert_eq!(Former::read(&octets), Some(former));
+            let octets = inherited.write();
+            assert_eq!(InheritedFlow::read(&octets), Some(inherited));
             for end in 0..octets.len() {
-                assert_eq!(Former::read(&octets[..end]), None, "cut at {end}");
+                assert_eq!(InheritedFlow::read(&octets[..end]), None, "cut at {end}");
             }
-            assert_eq!(Former::read(&[&octets[..], &[0]].concat()), None);
+            assert_eq!(InheritedFlow::read(&[&octets[..], &[0]].concat()), None);
             for (at, value) in [(0, 4), (0, 6), (1, 2)] {
                 let mut changed = octets.clone();
                 changed[at] = value;
-                assert_eq!(Former::read(&changed), None);
+                assert_eq!(InheritedFlow::read(&changed), None);
             }
         }
     }

@@ -8,7 +8,7 @@ use super::outbox::Waiting;
 const MOST: usize = 256;
 
 #[derive(Debug, Default)]
-pub(super) struct Asking {
+pub(super) struct KernelLookups {
     slots: Vec<Option<(u64, Waiting)>>,
     free: Vec<usize>,
     buffers: Vec<Waiting>,
@@ -16,7 +16,7 @@ pub(super) struct Asking {
     last: u64,
 }
 
-impl Asking {
+impl KernelLookups {
     /// Keeps a message, and returns the key of its question; `None`: too many wait.
     pub(super) fn put(&mut self, packet: &Received<'_>) -> Option<u64> {
         let slot = match self.free.pop() {
@@ -39,7 +39,7 @@ impl Asking {
         Some(self.last * MOST as u64 + slot as u64)
     }
 
-    /// The message of a question. [`Asking::give_back`] takes its buffers.
+    /// The message of a question. [`KernelLookups::give_back`] takes its buffers.
     pub(super) fn take(&mut self, key: u64) -> Option<Waiting> {
         let slot = usize::try_from(key % MOST as u64).ok()?;
         let (_, waiting) = self.slots.get_mut(slot)?.take_if(|(number, _)| *number == key / MOST as u64)?;

@@ -13,9 +13,9 @@ use signalbox_core::pinhole::{OpenerId, PinholeId};
 use signalbox_core::ports::Binding;
 use signalbox_core::slab::Key;
 
-use super::bindings::{Asker, Course, Proof, Purpose, Wanted};
+use super::bindings::{BindingRequest, Course, Proof, Purpose, Requester};
 use super::flow::WITH_PORTS;
-use super::former::Former;
+use super::inherited::InheritedFlow;
 use super::interfaces::Side;
 use super::{Gateway, SHORTEST};
 
@@ -25,7 +25,7 @@ impl Gateway {
         let (mut from, mut room) = (Some(0), true);
         while let Some(at) = from.filter(|_| room) {
             from = self.bindings.walk(at, |_, binding| {
-                room = Former::of(binding, now).is_none_or(|former| to.push(&former.write()));
+                room = InheritedFlow::of(binding, now).is_none_or(|inherited| to.push(&inherited.write()));
                 room
             });
         }
@@ -42,7 +42,7 @@ impl Gateway {
     pub fn leaves(&self, id: PinholeId) -> bool {
         let key = (id.owner == OpenerId::GIST_NAT).then(|| Key::from_u64(id.key));
         let binding = key.and_then(|key| self.bindings.get(key));
-        binding.is_some_and(|binding| Former::of(binding, self.now).is_some())
+        binding.is_some_and(|binding| InheritedFlow::of(binding, self.now).is_some())
     }
 
     /// Takes what [`Self::hand_over`] of the gateway before this one wrote, and what a crash left in the kernel. It comes once at the
@@ -51,10 +51,10 @@ impl Gateway {
         self.now = self.now.max(now);
         let mut ports = Entries::default();
         while let Some(entry) = entries.take() {
-            match Former::read(entry) {
-                Some(former) => {
-                    let Former { inside, external, far, .. } = former;
-                    if self.restore(&former) {
+            match InheritedFlow::read(entry) {
+                Some(inherited) => {
+                    let InheritedFlow { inside, external, far, .. } = inherited;
+                    if self.restore(&inherited) {
                         tracing::debug!(%inside, %external, %far, "flow of the predecessor kept");
                     } else {
                         tracing::debug!(%inside, %external, %far, reason = "not possible here", "flow of the predecessor not kept");
@@ -68,27 +68,29 @@ impl Gateway {
     }
 
     /// Makes the binding of a flow that stood. False: it is not possible with the present sides, address, ports and forwards.
-    fn restore(&mut self, former: &Former) -> bool {
-        let Former { protocol, inside, external, .. } = *former;
-        let of_host = self.interfaces.side(former.ifindex) == Some(Side::Inside)
+    fn restore(&mut self, inherited: &InheritedFlow) -> bool {
+        let InheritedFlow { protocol, inside, external, .. } = *inherited;
+        let of_host = self.interfaces.side(inherited.ifindex) == Some(Side::Inside)
             && !self.interfaces.has(IpAddr::V4(*inside.ip()));
         let port = (protocol, external.port());
-        let own = self.interfaces.external() == Some(*external.ip())
+        let has_external = self.interfaces.external() == Some(*external.ip())
             && (self.leases.is_in_range(external.port()) || self.leases.is_forwarded(port, inside));
-        if !of_host || !own || !WITH_PORTS.contains(&protocol) {
+        if !of_host || !has_external || !WITH_PORTS.contains(&protocol) {
             return false;
         }
         let Some(hold) = self.leases.adopt(port, inside, true) else { return false };
-        let wanted = Wanted {
+        let request = BindingRequest {
             purpose: Purpose::Flow,
-            pinhole: former.pinhole(),
+            pinhole: inherited.pinhole(),
             hold: Some(hold),
-            owner: former.holder(),
-            ifindex: former.ifindex,
-            asker: Asker::Host,
+            owner: inherited.holder(),
+            ifindex: inherited.ifindex,
+            requester: Requester::Host,
             adopted: false,
         };
-        let Some(key) = self.bind(wanted, former.left().min(self.config.max_lifetime)) else { return false };
+        let Some(key) = self.bind(request, inherited.left().min(self.config.max_lifetime)) else {
+            return false;
+        };
         if let Some(binding) = self.bindings.get_mut(key) {
             (binding.proof, binding.course) = (Proof::Confirmed, Course::Outward);
         }
@@ -103,8 +105,8 @@ impl Gateway {
                 return None;
             };
             // Other protocols of this node have ports of their own in the kernel.
-            let own = leases.is_in_range(external);
-            if own {
+            let in_range = leases.is_in_range(external);
+            if in_range {
                 leases.adopt((protocol, external), SocketAddrV4::new(address, port), false)
             } else {
                 None
