@@ -72,8 +72,8 @@ pub(crate) fn declare(list: &mut Vec<Access>, keys: &mut Keys<'_>) {
              `\"application\"`: also signaling applications of GIST and clients of CASP. `\"administer\"`: every call; deletions \
              and reloads need it.",
         );
-        let one = access.user.is_some() != access.group.is_some();
-        keys.check(one, &["user", "group", "role"], "write one of user and group");
+        let exactly_one = access.user.is_some() != access.group.is_some();
+        keys.check(exactly_one, &["user", "group", "role"], "write one of user and group");
     });
 }
 

@@ -5,7 +5,7 @@ use signalbox_linux::pinhole::{Chain, PinholeConfig};
 use crate::Config;
 use crate::keys::Keys;
 use crate::kind::{chain, list, mark};
-use crate::protocols::{Opens, Protocol};
+use crate::protocols::{Openings, Protocol};
 
 pub(crate) const MEANING: &str = "How pinholes fit beside the ruleset of the operator ([natfw.md](natfw.md#the-rule-of-the-game-the-operators-ruleset-decides)). It is in force \
      where `natfw` runs with the role `firewall` or `nat`, where `casp` runs with the role `firewall` or `nat`, and where `gist_nat` \
@@ -50,12 +50,12 @@ impl Config {
     /// What the kernel shall let pass; `None` on a node that opens nothing.
     #[must_use]
     pub fn pinholes(&self) -> Option<PinholeConfig> {
-        let opens = self.running().map(Protocol::opens).max().filter(|opens| *opens != Opens::Nothing)?;
+        let opens = self.running().map(Protocol::opens).max().filter(|opens| *opens != Openings::Nothing)?;
         let default = PinholeConfig::default();
         Some(PinholeConfig {
             max: self.resources.0.max_pinholes.min(default.max),
             mark: self.firewall.mark,
-            translate: opens == Opens::Bindings,
+            translate: opens == Openings::Bindings,
             accept_in: self.firewall.accept_in.clone(),
             ..default
         })

@@ -11,7 +11,7 @@ use signalbox_linux::{IoConfig, Scope, accounts};
 use crate::access::{self, Access};
 use crate::keys::Keys;
 use crate::kind::{choice, duration, file_mode, flag, list, listener, mark, number, path, size, text};
-use crate::log::{Filter, OfLog};
+use crate::log::{Filter, LogFilter};
 use crate::openings::open;
 use crate::protocols::NAMES;
 
@@ -395,7 +395,7 @@ impl Log {
         keys.key(
             "level",
             &mut self.level,
-            OfLog,
+            LogFilter,
             "The least important level that is logged: `\"error\"`: the daemon cannot do its work; `\"warn\"`: somebody \
              should act; `\"info\"`: decisions about requests, start, stop and other rare events; `\"debug\"`: state transitions and dropped \
              messages; `\"trace\"`: each message. Levels of single modules may follow: \

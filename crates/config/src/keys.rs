@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::findings::Findings;
-use crate::kind::{Kind, Wrong, quoted};
+use crate::kind::{Kind, KindError, quoted};
 use crate::old;
 use crate::tree::{Place, Table, Tree, Value};
 
@@ -179,7 +179,7 @@ impl Keys<'_> {
         let tree = self.table?.get(name)?;
         match kind.read(tree) {
             Ok(value) => Some(value),
-            Err(Wrong { place, what }) => {
+            Err(KindError { place, what }) => {
                 let (form, range) = (kind.form(), kind.range());
                 let range = if range.is_empty() || form.contains(&range) {
                     String::new()

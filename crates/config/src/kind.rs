@@ -18,14 +18,14 @@ use crate::tree::{Place, Tree};
 
 /// Why a value is not of a kind.
 #[derive(Debug)]
-pub(crate) struct Wrong {
+pub(crate) struct KindError {
     /// Where, if not at the whole value.
     pub(crate) place: Option<Place>,
     /// What is wrong, without the form that is right.
     pub(crate) what: String,
 }
 
-impl Wrong {
+impl KindError {
     pub(crate) fn new(what: impl Into<String>) -> Self {
         Self { place: None, what: what.into() }
     }
@@ -41,7 +41,7 @@ pub(crate) trait Kind {
     type Value;
 
     /// Reads a value.
-    fn read(&self, value: &Tree) -> Result<Self::Value, Wrong>;
+    fn read(&self, value: &Tree) -> Result<Self::Value, KindError>;
 
     /// The value as TOML.
     fn show(&self, value: &Self::Value) -> String;

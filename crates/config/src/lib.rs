@@ -5,7 +5,6 @@
 //! once, each with its place and with a right value; nothing falls back to a default without a report.
 
 mod access;
-mod beside;
 mod document;
 mod enforcement;
 mod findings;
@@ -17,6 +16,7 @@ mod interfaces;
 mod keys;
 mod kind;
 pub mod log;
+mod machine;
 mod old;
 mod openings;
 mod policy;
@@ -259,8 +259,8 @@ impl Config {
         }
         if let Some(gist) = &mut node.gist {
             gist.channels.kernel_sctp = kernel_sctp;
-            let of = &gist.engine.associations;
-            let none = [of.tcp_port, of.tls_port, of.sctp_port].iter().all(Option::is_none);
+            let ports = &gist.engine.associations;
+            let none = [ports.tcp_port, ports.tls_port, ports.sctp_port].iter().all(Option::is_none);
             // Without a port GIST has no associations, and would refuse each message that needs one.
             if let Some(natfw) = node.natfw.as_mut().filter(|_| none) {
                 natfw.reliable = false;
@@ -309,7 +309,7 @@ impl Config {
 
     /// Whether a protocol that opens firewalls or NATs runs.
     pub(crate) fn opens(&self) -> bool {
-        self.running().any(|section| section.opens() != protocols::Opens::Nothing)
+        self.running().any(|section| section.opens() != protocols::Openings::Nothing)
     }
 
     /// NSLPIDs of the signaling applications that run.

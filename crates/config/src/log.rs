@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::kind::{Kind, Wrong, quoted};
+use crate::kind::{Kind, KindError, quoted};
 use crate::tree::{Tree, Value};
 
 /// How important a line of the log is.
@@ -92,15 +92,15 @@ fn module_name(name: &str) -> Result<String, String> {
 }
 
 /// The kind of `log.level`.
-pub(crate) struct OfLog;
+pub(crate) struct LogFilter;
 
-impl Kind for OfLog {
+impl Kind for LogFilter {
     type Value = Filter;
 
-    fn read(&self, value: &Tree) -> Result<Filter, Wrong> {
+    fn read(&self, value: &Tree) -> Result<Filter, KindError> {
         match &value.value {
-            Value::Text(text) => text.parse().map_err(Wrong::new),
-            other => Err(Wrong::new(format!("{other} is no level"))),
+            Value::Text(text) => text.parse().map_err(KindError::new),
+            other => Err(KindError::new(format!("{other} is no level"))),
         }
     }
 

@@ -189,14 +189,17 @@ impl Config {
             Some(parent) => parent.to_owned(),
             None => PathBuf::from("/"),
         };
-        let own = parent(path);
+        let directory = parent(path);
         // A reload looks up the users and groups that it names.
         let accounts = self.control.group.is_some() || !self.control.access.is_empty();
         let accounts = accounts.then(|| PathBuf::from("/etc"));
         let named = self.running().flat_map(|section| section.files());
         let named = named.chain(self.secrets.files()).chain(self.include.iter().cloned());
-        let mut all: Vec<_> =
-            named.map(|file| parent(&own.join(file))).chain([own.clone()]).chain(accounts).collect();
+        let mut all: Vec<_> = named
+            .map(|file| parent(&directory.join(file)))
+            .chain([directory.clone()])
+            .chain(accounts)
+            .collect();
         all.sort();
         all.dedup();
         all

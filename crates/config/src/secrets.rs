@@ -67,13 +67,13 @@ impl Secrets {
     /// The keys of `new` for the uses that are taken, and these keys for the others. The order is that of a list that has both
     /// already.
     pub(crate) fn with_keys_of(&self, new: &Self, is_taken: impl Fn(Use) -> bool) -> Self {
-        let of = |all: &Self, taken| -> Vec<KeyEntry> {
+        let chosen = |all: &Self, taken| -> Vec<KeyEntry> {
             all.0.iter().filter(|entry| entry.usage.is_some_and(&is_taken) == taken).cloned().collect()
         };
-        let (stay, taken) = (of(self, false), of(new, true));
-        if stay == of(new, false) {
+        let (stay, taken) = (chosen(self, false), chosen(new, true));
+        if stay == chosen(new, false) {
             new.clone()
-        } else if taken == of(self, true) {
+        } else if taken == chosen(self, true) {
             self.clone()
         } else {
             Self(stay.into_iter().chain(taken).collect())

@@ -2,7 +2,7 @@
 
 use crate::Config;
 use crate::keys::Keys;
-use crate::protocols::Opens;
+use crate::protocols::Openings;
 
 impl Config {
     /// Refuses protocols that need what the kernel does not have for each VRF.
@@ -11,7 +11,7 @@ impl Config {
             return;
         }
         let running = self.protocols.each().filter(|(name, _)| self.node.runs(name));
-        for (name, _) in running.filter(|(_, section)| section.opens() != Opens::Nothing) {
+        for (name, _) in running.filter(|(_, section)| section.opens() != Openings::Nothing) {
             keys.fault(
                 &["node.vrf"],
                 &format!(

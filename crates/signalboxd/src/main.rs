@@ -147,8 +147,8 @@ fn load(path: &Path) -> Result<(Config, Vec<String>), String> {
     })?;
     let text = |findings: Vec<Finding>| findings.iter().map(Finding::to_string).collect::<Vec<_>>();
     let (config, findings) = loaded.usable().map_err(|findings| text(findings).join("\nsignalboxd: "))?;
-    let beside = config.beside(path);
-    Ok((config, text([findings, beside].concat())))
+    let machine_warnings = config.machine_warnings(path);
+    Ok((config, text([findings, machine_warnings].concat())))
 }
 
 fn fail(error: &dyn std::fmt::Display, status: u8) -> ExitCode {

@@ -1,6 +1,6 @@
 //! Lists.
 
-use super::{Kind, Wrong};
+use super::{Kind, KindError};
 use crate::tree::{Tree, Value};
 
 /// A list of values of a kind. One value that stands alone is a list of one.
@@ -14,12 +14,12 @@ pub(crate) fn list<K: Kind>(kind: K) -> List<K> {
 impl<K: Kind> Kind for List<K> {
     type Value = Vec<K::Value>;
 
-    fn read(&self, value: &Tree) -> Result<Self::Value, Wrong> {
+    fn read(&self, value: &Tree) -> Result<Self::Value, KindError> {
         let Value::List(elements) = &value.value else { return Ok(vec![self.0.read(value)?]) };
         let one = |element: &Tree| {
             self.0
                 .read(element)
-                .map_err(|wrong| Wrong { place: Some(wrong.place.unwrap_or(element.place)), ..wrong })
+                .map_err(|wrong| KindError { place: Some(wrong.place.unwrap_or(element.place)), ..wrong })
         };
         elements.iter().map(one).collect()
     }

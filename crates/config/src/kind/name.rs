@@ -8,7 +8,7 @@ use signalbox_linux::pinhole::Chain;
 use signalbox_node::resources::units::{Hours, Net, Ports, Services, Trusted};
 use signalbox_units::Identity;
 
-use super::{Kind, Wrong, quoted};
+use super::{Kind, KindError, quoted};
 use crate::tree::{Tree, Value};
 
 /// Any text up to a number of octets.
@@ -22,11 +22,11 @@ pub(crate) fn text(most: usize) -> Text {
 impl Kind for Text {
     type Value = String;
 
-    fn read(&self, value: &Tree) -> Result<String, Wrong> {
+    fn read(&self, value: &Tree) -> Result<String, KindError> {
         match &value.value {
             Value::Text(text) if text.len() <= self.0 => Ok(text.clone()),
-            Value::Text(_) => Err(Wrong::new("too long")),
-            other => Err(Wrong::new(format!("{other} is not a text"))),
+            Value::Text(_) => Err(KindError::new("too long")),
+            other => Err(KindError::new(format!("{other} is not a text"))),
         }
     }
 
@@ -58,10 +58,10 @@ pub(crate) fn path(example: &'static str) -> Path {
 impl Kind for Path {
     type Value = PathBuf;
 
-    fn read(&self, value: &Tree) -> Result<PathBuf, Wrong> {
+    fn read(&self, value: &Tree) -> Result<PathBuf, KindError> {
         match &value.value {
             Value::Text(text) if !text.is_empty() => Ok(PathBuf::from(text)),
-            other => Err(Wrong::new(format!("{other} is not a path"))),
+            other => Err(KindError::new(format!("{other} is not a path"))),
         }
     }
 
@@ -89,14 +89,14 @@ pub(crate) fn choice<T: Clone + PartialEq>(words: &'static [(&'static str, T)]) 
 impl<T: Clone + PartialEq> Kind for Choice<T> {
     type Value = T;
 
-    fn read(&self, value: &Tree) -> Result<T, Wrong> {
+    fn read(&self, value: &Tree) -> Result<T, KindError> {
         let Value::Text(text) = &value.value else {
-            return Err(Wrong::new(format!("{} is not one of the words", value.value)));
+            return Err(KindError::new(format!("{} is not one of the words", value.value)));
         };
         let known = self.0.iter().find(|(word, _)| word == text);
         known
             .map(|(_, meaning)| meaning.clone())
-            .ok_or_else(|| Wrong::new(format!("{} is unknown", value.value)))
+            .ok_or_else(|| KindError::new(format!("{} is unknown", value.value)))
     }
 
     fn show(&self, value: &T) -> String {
@@ -120,20 +120,20 @@ impl<T: Clone + PartialEq> Kind for Choice<T> {
 }
 
 /// A text that a type reads and writes itself.
-pub(crate) struct Own<T> {
+pub(crate) struct Parsed<T> {
     form: &'static str,
     example: &'static str,
     show: fn(&T) -> String,
 }
 
-impl<T: FromStr> Kind for Own<T> {
+impl<T: FromStr> Kind for Parsed<T> {
     type Value = T;
 
-    fn read(&self, value: &Tree) -> Result<T, Wrong> {
+    fn read(&self, value: &Tree) -> Result<T, KindError> {
         let Value::Text(text) = &value.value else {
-            return Err(Wrong::new(format!("{} is not {}", value.value, self.form)));
+            return Err(KindError::new(format!("{} is not {}", value.value, self.form)));
         };
-        text.parse().map_err(|_| Wrong::new(format!("{} is not {}", value.value, self.form)))
+        text.parse().map_err(|_| KindError::new(format!("{} is not {}", value.value, self.form)))
     }
 
     fn show(&self, value: &T) -> String {
@@ -150,29 +150,29 @@ impl<T: FromStr> Kind for Own<T> {
 }
 
 /// An address and a port to listen at.
-pub(crate) fn listener() -> Own<SocketAddr> {
+pub(crate) fn listener() -> Parsed<SocketAddr> {
     let form = "an address and a port in quotes, an IPv6 address in brackets";
-    Own { form, example: "127.0.0.1:9464", show: SocketAddr::to_string }
+    Parsed { form, example: "127.0.0.1:9464", show: SocketAddr::to_string }
 }
 
 /// An address.
-pub(crate) fn address() -> Own<IpAddr> {
-    Own { form: "an IPv4 or IPv6 address in quotes", example: "192.0.2.1", show: IpAddr::to_string }
+pub(crate) fn address() -> Parsed<IpAddr> {
+    Parsed { form: "an IPv4 or IPv6 address in quotes", example: "192.0.2.1", show: IpAddr::to_string }
 }
 
 /// A prefix, or an address.
-pub(crate) fn network() -> Own<Net> {
-    Own { form: "a prefix or an address in quotes", example: "192.0.2.0/24", show: Net::to_string }
+pub(crate) fn network() -> Parsed<Net> {
+    Parsed { form: "a prefix or an address in quotes", example: "192.0.2.0/24", show: Net::to_string }
 }
 
 /// A port or a range of ports.
-pub(crate) fn ports() -> Own<Ports> {
-    Own { form: "a port or a range of ports in quotes", example: "5000-5999", show: Ports::to_string }
+pub(crate) fn ports() -> Parsed<Ports> {
+    Parsed { form: "a port or a range of ports in quotes", example: "5000-5999", show: Ports::to_string }
 }
 
 /// A chain of nftables.
-pub(crate) fn chain() -> Own<Chain> {
-    Own {
+pub(crate) fn chain() -> Parsed<Chain> {
+    Parsed {
         form: "family, table and name of a chain in quotes; the family is inet, ip or ip6",
         example: "inet filter forward",
         show: Chain::to_string,
@@ -180,13 +180,13 @@ pub(crate) fn chain() -> Own<Chain> {
 }
 
 /// A span of the day.
-pub(crate) fn time_of_day() -> Own<Hours> {
-    Own { form: "a span of hours in quotes", example: "08:00-18:30", show: Hours::to_string }
+pub(crate) fn time_of_day() -> Parsed<Hours> {
+    Parsed { form: "a span of hours in quotes", example: "08:00-18:30", show: Hours::to_string }
 }
 
 /// Services of a rule.
-pub(crate) fn rule_service() -> Own<Services> {
-    Own {
+pub(crate) fn rule_service() -> Parsed<Services> {
+    Parsed {
         form: "controlled-load, guaranteed, ef, dscp:N or dscp (every code point) in quotes",
         example: "guaranteed",
         show: Services::to_string,
@@ -194,8 +194,8 @@ pub(crate) fn rule_service() -> Own<Services> {
 }
 
 /// Peers by their identity.
-pub(crate) fn peer() -> Own<Identity> {
-    Own {
+pub(crate) fn peer() -> Parsed<Identity> {
+    Parsed {
         form: "an identity in quotes: any, authenticated, dns:NAME, address:ADDRESS or key:FINGERPRINT",
         example: Identity::FORM.example,
         show: Identity::to_string,
@@ -203,8 +203,8 @@ pub(crate) fn peer() -> Own<Identity> {
 }
 
 /// Requesters that need no rule.
-pub(crate) fn trusted() -> Own<Trusted> {
-    Own {
+pub(crate) fn trusted() -> Parsed<Trusted> {
+    Parsed {
         form: "a requester in quotes: local, authenticated, dns:NAME, address:ADDRESS, key:FINGERPRINT or a prefix",
         example: "192.0.2.0/24",
         show: Trusted::to_string,
@@ -224,7 +224,7 @@ const IP_PROTOCOLS: [(&str, u8); 5] = [("icmp", 1), ("tcp", 6), ("udp", 17), ("i
 impl Kind for IpProtocol {
     type Value = u8;
 
-    fn read(&self, value: &Tree) -> Result<u8, Wrong> {
+    fn read(&self, value: &Tree) -> Result<u8, KindError> {
         let known = match &value.value {
             Value::Text(text) => {
                 IP_PROTOCOLS.iter().find(|(name, _)| name == text).map(|(_, number)| *number)
@@ -232,7 +232,7 @@ impl Kind for IpProtocol {
             Value::Integer(number) => u8::try_from(*number).ok(),
             _ => None,
         };
-        known.ok_or_else(|| Wrong::new(format!("{} is not an IP protocol", value.value)))
+        known.ok_or_else(|| KindError::new(format!("{} is not an IP protocol", value.value)))
     }
 
     fn show(&self, value: &u8) -> String {

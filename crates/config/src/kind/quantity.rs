@@ -9,7 +9,7 @@ use signalbox_units::{BadText, BitRate, PerSecond, Size, Span};
 use time::OffsetDateTime;
 use toml::value::Offset;
 
-use super::{Kind, Wrong, quoted};
+use super::{Kind, KindError, quoted};
 use crate::tree::{Tree, Value};
 
 /// `true` or `false`.
@@ -23,10 +23,10 @@ pub(crate) const fn flag() -> Flag {
 impl Kind for Flag {
     type Value = bool;
 
-    fn read(&self, value: &Tree) -> Result<bool, Wrong> {
+    fn read(&self, value: &Tree) -> Result<bool, KindError> {
         match value.value {
             Value::Flag(flag) => Ok(flag),
-            ref other => Err(Wrong::new(format!("{other} is neither true nor false"))),
+            ref other => Err(KindError::new(format!("{other} is neither true nor false"))),
         }
     }
 
@@ -128,21 +128,21 @@ fn bounds<T: PartialOrd>(
 impl<T: Integer> Kind for Count<T> {
     type Value = T;
 
-    fn read(&self, value: &Tree) -> Result<T, Wrong> {
-        let problem = |error: BadText| Wrong::new(error.problem());
+    fn read(&self, value: &Tree) -> Result<T, KindError> {
+        let problem = |error: BadText| KindError::new(error.problem());
         let found = match (self.form, &value.value) {
             (Form::Number | Form::Hexadecimal | Form::Octets, Value::Integer(number)) => {
-                u64::try_from(*number).map_err(|_| Wrong::out_of_range(value))?
+                u64::try_from(*number).map_err(|_| KindError::out_of_range(value))?
             }
             (Form::Octets, Value::Text(text)) => text.parse::<Size>().map_err(problem)?.0,
             (Form::EachSecond, Value::Text(text)) => text.parse::<PerSecond>().map_err(problem)?.0,
             (Form::EachSecond, Value::Integer(number)) => {
-                return Err(Wrong::new(format!("{number} has no /s")));
+                return Err(KindError::new(format!("{number} has no /s")));
             }
-            (_, other) => return Err(Wrong::new(format!("{other} is not a number"))),
+            (_, other) => return Err(KindError::new(format!("{other} is not a number"))),
         };
-        let found = T::try_from(found).map_err(|_| Wrong::out_of_range(value))?;
-        if self.range.contains(&found) { Ok(found) } else { Err(Wrong::out_of_range(value)) }
+        let found = T::try_from(found).map_err(|_| KindError::out_of_range(value))?;
+        if self.range.contains(&found) { Ok(found) } else { Err(KindError::out_of_range(value)) }
     }
 
     fn show(&self, value: &T) -> String {
@@ -189,14 +189,14 @@ pub(crate) fn factor(range: RangeInclusive<f64>, words: &'static str) -> Real {
 impl Kind for Real {
     type Value = f64;
 
-    fn read(&self, value: &Tree) -> Result<f64, Wrong> {
+    fn read(&self, value: &Tree) -> Result<f64, KindError> {
         let found = match &value.value {
             Value::Real(number) => *number,
             // Up to 2^53 the conversion is exact, and no range goes further.
             Value::Integer(number) => i32::try_from(*number).map_or(f64::INFINITY, f64::from),
-            other => return Err(Wrong::new(format!("{other} is not a number"))),
+            other => return Err(KindError::new(format!("{other} is not a number"))),
         };
-        if self.0.contains(&found) { Ok(found) } else { Err(Wrong::out_of_range(value)) }
+        if self.0.contains(&found) { Ok(found) } else { Err(KindError::out_of_range(value)) }
     }
 
     fn show(&self, value: &f64) -> String {
@@ -228,12 +228,12 @@ pub(crate) fn duration(range: RangeInclusive<Duration>) -> Time {
 impl Kind for Time {
     type Value = Duration;
 
-    fn read(&self, value: &Tree) -> Result<Duration, Wrong> {
+    fn read(&self, value: &Tree) -> Result<Duration, KindError> {
         let Value::Text(text) = &value.value else {
-            return Err(Wrong::new(format!("{} is not a duration", value.value)));
+            return Err(KindError::new(format!("{} is not a duration", value.value)));
         };
-        let Span(found) = text.parse().map_err(|error: BadText| Wrong::new(error.problem()))?;
-        if self.0.contains(&found) { Ok(found) } else { Err(Wrong::out_of_range(value)) }
+        let Span(found) = text.parse().map_err(|error: BadText| KindError::new(error.problem()))?;
+        if self.0.contains(&found) { Ok(found) } else { Err(KindError::out_of_range(value)) }
     }
 
     fn show(&self, value: &Duration) -> String {
@@ -254,17 +254,17 @@ impl Kind for Time {
 }
 
 /// A duration of the policy and of links.
-pub(crate) struct OfResources(Time);
+pub(crate) struct ResourceSpan(Time);
 
 /// A duration in a range, as admission control has it.
-pub(crate) fn span(range: RangeInclusive<Duration>) -> OfResources {
-    OfResources(Time(range))
+pub(crate) fn span(range: RangeInclusive<Duration>) -> ResourceSpan {
+    ResourceSpan(Time(range))
 }
 
-impl Kind for OfResources {
+impl Kind for ResourceSpan {
     type Value = Span;
 
-    fn read(&self, value: &Tree) -> Result<Span, Wrong> {
+    fn read(&self, value: &Tree) -> Result<Span, KindError> {
         self.0.read(value).map(Span)
     }
 
@@ -296,12 +296,12 @@ pub(crate) fn rate(least: u64) -> Bits {
 impl Kind for Bits {
     type Value = Rate;
 
-    fn read(&self, value: &Tree) -> Result<Rate, Wrong> {
+    fn read(&self, value: &Tree) -> Result<Rate, KindError> {
         let Value::Text(text) = &value.value else {
-            return Err(Wrong::new(format!("{} is not a rate", value.value)));
+            return Err(KindError::new(format!("{} is not a rate", value.value)));
         };
-        let found: BitRate = text.parse().map_err(|error: BadText| Wrong::new(error.problem()))?;
-        if found.octets() >= self.0 { Ok(Rate(found.octets())) } else { Err(Wrong::out_of_range(value)) }
+        let found: BitRate = text.parse().map_err(|error: BadText| KindError::new(error.problem()))?;
+        if found.octets() >= self.0 { Ok(Rate(found.octets())) } else { Err(KindError::out_of_range(value)) }
     }
 
     fn show(&self, value: &Rate) -> String {
@@ -332,8 +332,8 @@ pub(crate) const fn share() -> Part {
 impl Kind for Part {
     type Value = Share;
 
-    fn read(&self, value: &Tree) -> Result<Share, Wrong> {
-        let wrong = || Wrong::new(format!("{} is neither a share nor a rate", value.value));
+    fn read(&self, value: &Tree) -> Result<Share, KindError> {
+        let wrong = || KindError::new(format!("{} is neither a share nor a rate", value.value));
         let Value::Text(text) = &value.value else { return Err(wrong()) };
         text.parse().map_err(|_| wrong())
     }
@@ -369,7 +369,7 @@ pub(crate) const fn code_point() -> CodePoint {
 impl Kind for CodePoint {
     type Value = u8;
 
-    fn read(&self, value: &Tree) -> Result<u8, Wrong> {
+    fn read(&self, value: &Tree) -> Result<u8, KindError> {
         number(0..=63).read(value).map(|code: u8| code << 2)
     }
 
@@ -401,8 +401,8 @@ pub(crate) const fn file_mode() -> Mode {
 impl Kind for Mode {
     type Value = u32;
 
-    fn read(&self, value: &Tree) -> Result<u32, Wrong> {
-        let wrong = || Wrong::new(format!("{} is no file mode", value.value));
+    fn read(&self, value: &Tree) -> Result<u32, KindError> {
+        let wrong = || KindError::new(format!("{} is no file mode", value.value));
         let Value::Text(text) = &value.value else { return Err(wrong()) };
         let digits = text.bytes().all(|octet| octet.is_ascii_digit());
         u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777 && digits).ok_or_else(wrong)
@@ -432,13 +432,13 @@ pub(crate) const fn date() -> Date {
 impl Kind for Date {
     type Value = u64;
 
-    fn read(&self, value: &Tree) -> Result<u64, Wrong> {
+    fn read(&self, value: &Tree) -> Result<u64, KindError> {
         let Value::Date(found) = &value.value else {
-            return Err(Wrong::new(format!("{} is not a date and time", value.value)));
+            return Err(KindError::new(format!("{} is not a date and time", value.value)));
         };
         let toml::value::Datetime { date: Some(date), time: Some(time), offset: Some(offset) } = *found
         else {
-            return Err(Wrong::new(format!("{found} has no date, no time or no offset from UTC")));
+            return Err(KindError::new(format!("{found} has no date, no time or no offset from UTC")));
         };
         let minutes = match offset {
             Offset::Z => 0,
@@ -450,7 +450,7 @@ impl Kind for Date {
             .and_then(|day| day.with_hms(time.hour, time.minute, time.second.unwrap_or(0).min(59)))
             .map(|moment| moment.assume_utc().unix_timestamp() - minutes * 60);
         let seconds = seconds.ok().and_then(|seconds| u64::try_from(seconds).ok());
-        seconds.ok_or_else(|| Wrong::new(format!("{found} is before 1970")))
+        seconds.ok_or_else(|| KindError::new(format!("{found} is before 1970")))
     }
 
     fn show(&self, value: &u64) -> String {

@@ -155,19 +155,19 @@ impl Protocol for Boomerang {
             keys.key("window", &mut self.integrity.window, duration(range), meaning);
         });
         keys.group("aggregates", |keys| {
-            let own = &mut config.aggregates;
+            let aggregates = &mut config.aggregates;
             let meaning = "Add an option to the messages of flows of one protocol and PHB between two subnets, by which later nodes can \
                            keep one reservation for all of them.";
-            keys.key("propose", &mut own.propose, flag(), meaning);
+            keys.key("propose", &mut aggregates.propose, flag(), meaning);
             let meaning = "Flows from which on they are proposed as an aggregate. It ends with the last but one.";
-            keys.key("members", &mut own.members, number(2..=u32::MAX), meaning);
+            keys.key("members", &mut aggregates.members, number(2..=u32::MAX), meaning);
             let meaning = "Length of the prefixes of the subnets; 0: all flows of a protocol, a PHB and an outgoing interface.";
-            keys.key("ipv4_prefix", &mut own.ipv4_prefix, number(0..=32), meaning);
-            keys.key("ipv6_prefix", &mut own.ipv6_prefix, number(0..=128), "The same for IPv6.");
+            keys.key("ipv4_prefix", &mut aggregates.ipv4_prefix, number(0..=32), meaning);
+            keys.key("ipv6_prefix", &mut aggregates.ipv6_prefix, number(0..=128), "The same for IPv6.");
             let meaning = "Keep one reservation for an aggregate that another node proposes, in place of those of its flows. The \
                            interfaces need `aggregates = true`.";
-            keys.key("adopt", &mut own.adopt, flag(), meaning);
-            keys.key("max", &mut own.max, number(1..=65_536), "Most aggregates of other nodes.");
+            keys.key("adopt", &mut aggregates.adopt, flag(), meaning);
+            keys.key("max", &mut aggregates.max, number(1..=65_536), "Most aggregates of other nodes.");
         });
         keys.key("dscp", &mut config.tos, code_point(), "DSCP of messages that the node sends.");
         keys.key(
@@ -205,22 +205,22 @@ impl Protocol for Boomerang {
     }
 
     fn interface(&mut self, name: &str, keys: &mut Keys<'_>) {
-        let mut own = self.parts.get(name).copied().unwrap_or_default();
+        let mut part = self.parts.get(name).copied().unwrap_or_default();
         keys.key(
             "trusted",
-            &mut own.trusted,
+            &mut part.trusted,
             flag(),
             "`false`: messages that come in by the interface are forwarded without being interpreted.",
         );
         keys.key(
             "aggregates",
-            &mut own.aggregates,
+            &mut part.aggregates,
             flag(),
             "`true`: nodes of this domain send the options of aggregates that come in by the interface. Otherwise a node that proposes \
              or adopts aggregates takes them out.",
         );
         if keys.is_there() {
-            self.parts.insert(name.to_owned(), own);
+            self.parts.insert(name.to_owned(), part);
         }
     }
 

@@ -14,7 +14,7 @@ use signalbox_node::resources::units::{Net, Ports};
 
 use super::sides::{Side, Sides};
 use super::tls::TlsSection;
-use super::{Opens, Protocol, Protocols};
+use super::{Openings, Protocol, Protocols};
 use crate::keys::Keys;
 use crate::kind::{address, choice, duration, flag, list, network, number, per_second, ports, size, text};
 use crate::openings::open;
@@ -459,22 +459,25 @@ impl Protocol for Casp {
         let message = "\"nat\" needs an outside: write casp.side = \"outside\" in [interfaces.NAME], or nat.address in \
                        [casp.natfw]";
         keys.check(outside || !nat, &["casp.natfw.role"], message);
-        let own = Ports { from: self.natfw.first_port, to: self.natfw.last_port };
+        let nat_ports = Ports { from: self.natfw.first_port, to: self.natfw.last_port };
         let both = nat
-            && all.natfw.external_ports().is_some_and(|other| own.from <= other.to && other.from <= own.to);
+            && all
+                .natfw
+                .external_ports()
+                .is_some_and(|other| nat_ports.from <= other.to && other.from <= nat_ports.to);
         let message = "used twice: write ranges without a common port, because each NAT gives out its own";
         keys.check(!both, &["casp.natfw.nat.ports", "natfw.nat.ports"], message);
-        let own = [Some(self.engine.port), self.tls.is_complete().then_some(self.engine.tls_port)];
-        let both = all.gist.ports().any(|port| own.contains(&Some(port)));
+        let own_ports = [Some(self.engine.port), self.tls.is_complete().then_some(self.engine.tls_port)];
+        let both = all.gist.ports().any(|port| own_ports.contains(&Some(port)));
         let message = "a port of [gist] too: write another one, because both protocols listen there";
         keys.check(!both, &["casp.ports.messages", "casp.ports"], message);
     }
 
-    fn opens(&self) -> Opens {
+    fn opens(&self) -> Openings {
         match self.natfw.role {
-            _ if !self.opens_passages() => Opens::Nothing,
-            NatfwRole::Nat => Opens::Bindings,
-            NatfwRole::Host | NatfwRole::Firewall => Opens::Passages,
+            _ if !self.opens_passages() => Openings::Nothing,
+            NatfwRole::Nat => Openings::Bindings,
+            NatfwRole::Host | NatfwRole::Firewall => Openings::Passages,
         }
     }
 

@@ -7,7 +7,7 @@ use signalbox_node::gist_nat::{Config, Forward};
 use signalbox_node::resources::units::Ports;
 
 use super::sides::{Side, Sides};
-use super::{Opens, Protocol, Protocols};
+use super::{Openings, Protocol, Protocols};
 use crate::keys::Keys;
 use crate::kind::{address, duration, flag, ip_protocol, number, per_second, ports};
 
@@ -25,20 +25,20 @@ pub(crate) struct GistNat {
     engine: Config,
     external: Option<IpAddr>,
     ports: Ports,
-    forwards: Vec<OwnForward>,
+    forwards: Vec<ForwardEntry>,
     sides: Sides,
 }
 
 /// `[[gist_nat.forwards]]`
 #[derive(Debug, Clone, PartialEq, Default)]
-struct OwnForward {
+struct ForwardEntry {
     protocol: Option<u8>,
     ports: Option<Ports>,
     address: Option<IpAddr>,
     port: Option<u16>,
 }
 
-impl OwnForward {
+impl ForwardEntry {
     /// The setting of the engine, if it is one.
     fn forward(&self) -> Option<Forward> {
         let ports = self.ports?;
@@ -125,7 +125,7 @@ impl Protocol for GistNat {
             "Most Queries that are translated for one source at one interface; `\"0/s\"`: no limit.",
         );
         keys.key("error_rate", &mut config.errors, per_second(1..=u32::MAX), "Most Errors that it sends.");
-        keys.array("forwards", FORWARDS, &mut self.forwards, OwnForward::default, |keys, forward| {
+        keys.array("forwards", FORWARDS, &mut self.forwards, ForwardEntry::default, |keys, forward| {
             forward.declare(keys);
         });
     }
@@ -153,8 +153,8 @@ impl Protocol for GistNat {
         }
     }
 
-    fn opens(&self) -> Opens {
-        Opens::Bindings
+    fn opens(&self) -> Openings {
+        Openings::Bindings
     }
 
     fn install(&self, node: &mut signalbox_node::Config) {
@@ -168,7 +168,7 @@ impl Protocol for GistNat {
             external,
             first_port: self.ports.from,
             last_port: self.ports.to,
-            forwards: self.forwards.iter().filter_map(OwnForward::forward).collect(),
+            forwards: self.forwards.iter().filter_map(ForwardEntry::forward).collect(),
             ..self.engine.clone()
         });
     }

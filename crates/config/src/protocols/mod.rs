@@ -24,7 +24,7 @@ pub(crate) use sides::Sides;
 
 /// What a protocol opens in the kernel of a firewall or NAT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Opens {
+pub(crate) enum Openings {
     Nothing,
     /// Passages of flows.
     Passages,
@@ -91,8 +91,8 @@ pub(crate) trait Protocol {
     }
 
     /// What it opens in the kernel of a firewall or NAT.
-    fn opens(&self) -> Opens {
-        Opens::Nothing
+    fn opens(&self) -> Openings {
+        Openings::Nothing
     }
 
     /// The sides of the interfaces, if it opens passages between them.

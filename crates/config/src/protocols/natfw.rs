@@ -8,7 +8,7 @@ use signalbox_node::natfw::{Config, Mapping, Middlebox};
 use signalbox_node::resources::units::Ports;
 
 use super::sides::{Side, Sides};
-use super::{Opens, Protocol, Protocols};
+use super::{Openings, Protocol, Protocols};
 use crate::keys::Keys;
 use crate::kind::{address, choice, duration, flag, list, number, ports};
 use crate::openings::open;
@@ -29,13 +29,13 @@ pub(crate) struct Natfw {
     engine: Config,
     external: Option<IpAddr>,
     ports: Ports,
-    mappings: Vec<OwnMapping>,
+    mappings: Vec<MappingEntry>,
     sides: Sides,
 }
 
 /// `[[natfw.mappings]]`
 #[derive(Debug, Clone, PartialEq, Default)]
-struct OwnMapping {
+struct MappingEntry {
     inside: Option<IpAddr>,
     outside: Option<IpAddr>,
 }
@@ -96,7 +96,7 @@ impl Natfw {
             keys.key("ports", &mut self.ports, ports(), meaning);
             keys.check(self.ports.from > 0, &["ports"], "0 is no port: write a range from 1 on");
         });
-        let new = OwnMapping::default;
+        let new = MappingEntry::default;
         keys.array("mappings", MAPPINGS, &mut self.mappings, new, |keys, mapping| {
             let meaning = "The address by which hosts inside know it.";
             keys.needed("inside", &mut mapping.inside, address(), meaning);
@@ -251,16 +251,16 @@ impl Protocol for Natfw {
         }
     }
 
-    fn opens(&self) -> Opens {
+    fn opens(&self) -> Openings {
         match self.engine.middlebox {
-            Middlebox::None | Middlebox::TwiceNat => Opens::Nothing,
-            Middlebox::Firewall => Opens::Passages,
-            Middlebox::Nat => Opens::Bindings,
+            Middlebox::None | Middlebox::TwiceNat => Openings::Nothing,
+            Middlebox::Firewall => Openings::Passages,
+            Middlebox::Nat => Openings::Bindings,
         }
     }
 
     fn sides(&self) -> Option<&Sides> {
-        (self.opens() != Opens::Nothing).then_some(&self.sides)
+        (self.opens() != Openings::Nothing).then_some(&self.sides)
     }
 
     fn install(&self, node: &mut signalbox_node::Config) {

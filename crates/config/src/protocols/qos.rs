@@ -21,12 +21,12 @@ const DAY: Duration = Duration::from_secs(86_400);
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Qos {
     engine: Config,
-    aggregates: BTreeMap<String, OwnAggregate>,
+    aggregates: BTreeMap<String, AggregateTable>,
 }
 
 /// `[interfaces.NAME.qos.aggregate]`
 #[derive(Debug, Clone, PartialEq, Default)]
-struct OwnAggregate {
+struct AggregateTable {
     deaggregator: Option<std::net::IpAddr>,
     dscp: Option<u8>,
     step: Option<Rate>,
@@ -76,7 +76,7 @@ impl Protocol for Qos {
     }
 
     fn interface(&mut self, name: &str, keys: &mut Keys<'_>) {
-        let mut own = self.aggregates.get(name).cloned().unwrap_or_default();
+        let mut aggregate = self.aggregates.get(name).cloned().unwrap_or_default();
         let mut given = false;
         let needs = self.engine.bypass_nslp.is_some();
         let meaning = "An aggregate that begins here [4.5]: flows that leave by this interface go into it. All keys are \
@@ -87,16 +87,16 @@ impl Protocol for Qos {
                 return;
             }
             let meaning = "Address of the node where the region ends.";
-            keys.needed("deaggregator", &mut own.deaggregator, address(), meaning);
+            keys.needed("deaggregator", &mut aggregate.deaggregator, address(), meaning);
             let meaning = "Code point of the aggregate's packets.";
-            keys.needed("dscp", &mut own.dscp, number(0..=63), meaning);
+            keys.needed("dscp", &mut aggregate.dscp, number(0..=63), meaning);
             let meaning = "It grows and shrinks by multiples of this rate, shrinks by two at least, and ends with its \
                            last flow.";
-            keys.needed("step", &mut own.step, rate(1), meaning);
+            keys.needed("step", &mut aggregate.step, rate(1), meaning);
             keys.check(needs, &[""], "needs qos.bypass_nslp_id: write bypass_nslp_id = 32710 in [qos]");
         });
         if given {
-            self.aggregates.insert(name.to_owned(), own);
+            self.aggregates.insert(name.to_owned(), aggregate);
         }
     }
 

@@ -274,9 +274,9 @@ fn interfaces_differ_in_what_they_say_only() {
     let rsvp = node.rsvp.unwrap();
     let first = rsvp.of_interface("eth1");
     assert_eq!((first.refresh, first.cleanup, first.non_rsvp), (Duration::from_millis(100), 4, Some(true)));
-    let own = first.neighbours.unwrap();
-    assert_eq!((own.reduction.delta, own.reduction.limit), (0.5, 9));
-    assert_eq!(own.hello.unwrap().interval, Duration::from_secs(3));
+    let interface_settings = first.neighbours.unwrap();
+    assert_eq!((interface_settings.reduction.delta, interface_settings.reduction.limit), (0.5, 9));
+    assert_eq!(interface_settings.hello.unwrap().interval, Duration::from_secs(3));
     let second = rsvp.of_interface("eth2");
     assert!(!second.enabled && second.neighbours.unwrap().hello.is_none());
     assert_eq!(rsvp.of_interface("eth3").refresh, Duration::from_secs(9));

@@ -84,8 +84,8 @@ fn granted(config: &Config, requested_by: RequestedBy, claimed: IpAddr) -> bool 
     let traffic = TrafficSpec { rate: 100_000, burst: 3000, peak: None, min_policed: 64, max_packet: 1500 };
     let owner = Owner { protocol: ReserverId::QOS, key: 1 };
     let requester = Requester::new(requested_by, None, Some(claimed));
-    let ask = GrantRequest::new(owner, requester, IfIndex(2), flow, traffic);
-    resources.admit(Time::ZERO, &ask).is_ok()
+    let request = GrantRequest::new(owner, requester, IfIndex(2), flow, traffic);
+    resources.admit(Time::ZERO, &request).is_ok()
 }
 
 /// Threat T31 (SEC-T31-01): a host elsewhere that writes the address of the office (`--src`) is granted nothing, and the office is.

@@ -68,8 +68,8 @@ fn what_is_open_to_strangers_is_a_warning_with_its_place() {
         assert!(one.starts_with(&format!("node.toml:{place}: warning: ")) && one.contains(part), "{one}");
     }
     let proved = "[[policy.rules]]\naction = \"allow\"\nproof = \"identity\"\n";
-    let own = "[policy]\ntrusted = [\"10.0.0.0/8\", \"172.16.0.0/12\", \"192.168.0.0/16\", \"fc00::/7\", \"2001:db8::/32\"]\n";
-    for closed in [proved, own] {
+    let private = "[policy]\ntrusted = [\"10.0.0.0/8\", \"172.16.0.0/12\", \"192.168.0.0/16\", \"fc00::/7\", \"2001:db8::/32\"]\n";
+    for closed in [proved, private] {
         assert_eq!(warnings(&format!("{closed}{LINK}")), Vec::<String>::new());
     }
     // Where nothing can be reserved, the policy opens nothing.
@@ -124,8 +124,8 @@ fn rules_that_together_are_for_everybody_are_a_warning() {
     for (one, opening) in found.iter().zip(["inward", "between"]) {
         assert!(one.contains(&format!("together let everybody open \"{opening}\"")), "{one}");
     }
-    let own = rule("a", "from = [\"10.0.0.0/8\"]") + &rule("b", "via = [\"192.0.2.0/24\"]");
-    assert_eq!(warnings(&format!("{own}{LINK}")), Vec::<String>::new());
+    let private = rule("a", "from = [\"10.0.0.0/8\"]") + &rule("b", "via = [\"192.0.2.0/24\"]");
+    assert_eq!(warnings(&format!("{private}{LINK}")), Vec::<String>::new());
 }
 
 #[test]

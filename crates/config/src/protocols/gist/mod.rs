@@ -48,12 +48,12 @@ impl Gist {
 
     /// The ports at which peers open associations.
     pub(crate) fn ports(&self) -> impl Iterator<Item = u16> {
-        let of = &self.engine.associations;
-        [of.tcp_port, of.tls_port, of.sctp_port].into_iter().flatten()
+        let associations = &self.engine.associations;
+        [associations.tcp_port, associations.tls_port, associations.sctp_port].into_iter().flatten()
     }
 
     /// GIST's own keys.
-    fn own(&mut self, keys: &mut Keys<'_>) {
+    fn own_keys(&mut self, keys: &mut Keys<'_>) {
         self.state(keys);
         self.datagrams(keys);
         self.queries(keys);
@@ -288,7 +288,7 @@ impl Protocol for Gist {
     }
 
     fn declare(&mut self, keys: &mut Keys<'_>) {
-        self.own(keys);
+        self.own_keys(keys);
         let meaning = "Messaging associations (connection mode) [4.4, 5.7]. Without a port there are no associations: \
                        datagrams carry all messages, and messages that need reliability or security are refused. A port \
                        in use by another program does not stop the daemon. It does not propose the transport to peers, \
@@ -315,10 +315,10 @@ impl Protocol for Gist {
     }
 
     fn interface(&mut self, name: &str, keys: &mut Keys<'_>) {
-        let mut own = self.parts.get(name).cloned().unwrap_or_default();
-        own.declare(keys);
+        let mut part = self.parts.get(name).cloned().unwrap_or_default();
+        part.declare(keys);
         if keys.is_there() {
-            self.parts.insert(name.to_owned(), own);
+            self.parts.insert(name.to_owned(), part);
         }
     }
 

@@ -41,9 +41,9 @@ impl Part {
     /// Puts the part of the interface `name` into the settings of the engine.
     pub(super) fn install(&self, name: &str, engine: &mut Config) {
         let interface = || name.to_owned();
-        let own =
+        let addresses =
             self.addresses.iter().map(|address| OwnAddress { interface: interface(), address: *address });
-        engine.own_addresses.extend(own);
+        engine.own_addresses.extend(addresses);
         let filters = self.sources.iter().map(|net| IngressFilter { interface: interface(), prefix: net.0 });
         engine.ingress_filters.extend(filters);
     }

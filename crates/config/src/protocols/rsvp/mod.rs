@@ -226,15 +226,15 @@ impl Protocol for Rsvp {
     }
 
     fn interface(&mut self, name: &str, keys: &mut Keys<'_>) {
-        let mut own = self.parts.get(name).unwrap_or(&self.everywhere).clone();
-        keys.key("enabled", &mut own.config.enabled, flag(), "Whether RSVP runs at the interface.");
-        let mut hidden = own.config.non_rsvp.unwrap_or(false);
+        let mut part = self.parts.get(name).unwrap_or(&self.everywhere).clone();
+        keys.key("enabled", &mut part.config.enabled, flag(), "Whether RSVP runs at the interface.");
+        let mut hidden = part.config.non_rsvp.unwrap_or(false);
         let meaning = "There are hops without RSVP behind the interface. `false`: the TTLs of messages show them [3.8].";
         keys.key("non_rsvp_hops", &mut hidden, flag(), meaning);
-        own.config.non_rsvp = hidden.then_some(true);
-        keys.inheriting("[rsvp]", |keys| own.declare(keys, false));
+        part.config.non_rsvp = hidden.then_some(true);
+        keys.inheriting("[rsvp]", |keys| part.declare(keys, false));
         if keys.is_there() {
-            self.parts.insert(name.to_owned(), own);
+            self.parts.insert(name.to_owned(), part);
         }
     }
 

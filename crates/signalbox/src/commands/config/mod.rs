@@ -103,8 +103,8 @@ fn check(arguments: &CheckArgs) -> Result<Exit> {
     for finding in &loaded.findings {
         print(&mut out, finding, arguments.json)?;
     }
-    let beside = loaded.config.as_ref().map(|config| config.beside(&arguments.file));
-    for finding in beside.into_iter().flatten() {
+    let machine_warnings = loaded.config.as_ref().map(|config| config.machine_warnings(&arguments.file));
+    for finding in machine_warnings.into_iter().flatten() {
         print(&mut out, &finding, arguments.json)?;
     }
     if loaded.config.is_some() && !arguments.json {

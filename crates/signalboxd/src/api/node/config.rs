@@ -13,8 +13,9 @@ const TEXT: &str = "";
 /// No file is read: a client that may use the socket might not be allowed to read what the daemon can.
 pub(super) fn check(toml: &str, force: &Config) -> v1::CheckConfigResponse {
     let checked = signalbox_config::parse(Path::new(TEXT), toml);
-    let beside = checked.config.as_ref().map(|config| config.beside(Path::new(TEXT))).unwrap_or_default();
-    let problems = checked.findings.into_iter().chain(beside).map(problem).collect();
+    let machine_warnings =
+        checked.config.as_ref().map(|config| config.machine_warnings(Path::new(TEXT))).unwrap_or_default();
+    let problems = checked.findings.into_iter().chain(machine_warnings).map(problem).collect();
     let Some(config) = checked.config else {
         return v1::CheckConfigResponse { problems, ..Default::default() };
     };

@@ -12,7 +12,7 @@ const OWNED_TABLES: (u32, u32) = (5, 12);
 impl Config {
     /// Warnings that are about this machine, and stand at no place of `file`, which the configuration was read from.
     #[must_use]
-    pub fn beside(&self, file: &Path) -> Vec<Finding> {
+    pub fn machine_warnings(&self, file: &Path) -> Vec<Finding> {
         let ours = [("interfaces", self.unfiltered()), ("kernel.rule_preference", self.outranked())];
         let ours = ours.into_iter().filter_map(|(key, message)| Some((key, message?)));
         let unjudged =
