@@ -10,7 +10,7 @@ use crate::protocols::ProtocolId;
 
 /// What the kernel keeps for the node that starts in place of one that stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Kept {
+pub struct KeptInKernel {
     /// The queues of reservations.
     pub queues: bool,
     /// The pinholes that the node [leaves](Node::leaves).
@@ -83,7 +83,7 @@ impl<P: Composition> Node<P> {
 
     /// The node stops: reservations and passages end, unless the kernel keeps them for the next start. Each end is a decision, for
     /// `take`. It walks over all state, so it is for a node that ends.
-    pub fn record_stop(&mut self, now: Time, kept: Kept, mut take: impl FnMut(Decision)) {
+    pub fn record_stop(&mut self, now: Time, kept: KeptInKernel, mut take: impl FnMut(Decision)) {
         self.resources.begin(now);
         for protocol in Place::all() {
             let mut place = Some(0);

@@ -4,7 +4,7 @@ use core::fmt;
 
 use signalbox_core::node::Output;
 
-use crate::protocol::{Composed, Context, LookupsOf, Next, Protocol};
+use crate::protocol::{Composed, Context, Next, Protocol, ProtocolLookups};
 use crate::protocols::{Command, Event, ProtocolId, Suite};
 
 /// The place of a protocol in a node. The suite has the first ones, in the order of [`ProtocolId`]; the one behind them is that of
@@ -16,7 +16,7 @@ impl Place {
     /// The place of the protocol that GIST is.
     pub(crate) const GIST: Self = ProtocolId::Gist.place();
     /// The place of a protocol of another crate.
-    pub(crate) const BESIDE: Self = Self(ProtocolId::ALL.len());
+    pub(crate) const EXTENSION: Self = Self(ProtocolId::ALL.len());
 
     /// The place of this number.
     pub(crate) const fn nth(number: usize) -> Self {
@@ -25,12 +25,12 @@ impl Place {
 
     /// All places in order.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
-        (0..=Self::BESIDE.0).map(Self)
+        (0..=Self::EXTENSION.0).map(Self)
     }
 
     /// The place of this number, if there is one.
     pub(crate) fn of(number: u64) -> Option<Self> {
-        usize::try_from(number).ok().filter(|number| *number <= Self::BESIDE.0).map(Self)
+        usize::try_from(number).ok().filter(|number| *number <= Self::EXTENSION.0).map(Self)
     }
 
     /// Its number.
@@ -42,7 +42,7 @@ impl Place {
 /// Only this crate says what a node is composed of.
 pub trait Sealed {}
 
-/// The protocols that one node runs: [`Suite`], or [`Beside`] with a protocol of another crate.
+/// The protocols that one node runs: [`Suite`], or [`Extended`] with a protocol of another crate.
 pub trait Composition: fmt::Debug + Sealed {
     /// What users ask.
     type Command;
@@ -70,7 +70,7 @@ pub trait Composition: fmt::Debug + Sealed {
     fn next(&mut self, cx: &mut Context<'_>) -> Option<(Place, Next)>;
 
     /// The next output of a protocol, which is the driver's.
-    fn poll(&mut self, place: Place, lookups: LookupsOf<'_>) -> Option<Output<'_, Self::Event>>;
+    fn poll(&mut self, place: Place, lookups: ProtocolLookups<'_>) -> Option<Output<'_, Self::Event>>;
 
     /// Gives the next output of one protocol to another, if the node runs both.
     fn pass(&mut self, cx: &mut Context<'_>, from: Place, to: Place);
@@ -103,22 +103,22 @@ pub trait Composition: fmt::Debug + Sealed {
     }
 }
 
-/// The protocols of the suite that have settings, and one of another crate beside them. The suite may be empty
+/// The protocols of the suite that have settings, and one of another crate beside them, the extension. The suite may be empty
 /// ([`Config::empty`](crate::Config::empty)). Outputs of the suite are taken first. The views of the suite and the watch of changes are
 /// those of a [`Node`](crate::Node) of the suite alone.
 #[derive(Debug)]
-pub struct Beside<P> {
+pub struct Extended<P> {
     pub(crate) suite: Suite,
-    pub(crate) own: P,
+    pub(crate) extension: P,
 }
 
 /// What a user asks of a node with a protocol of another crate: `C` is the command of that protocol, `S` are its settings.
 #[derive(Debug, Clone, PartialEq)]
-pub enum BesideCommand<C, S> {
+pub enum ExtendedCommand<C, S> {
     /// Asks the suite, or the node.
     Suite(Command),
     /// Asks the protocol of the other crate.
-    Own {
+    Extension {
         /// The driver's identifier of what is asked for. It is given back with each event.
         id: u64,
         /// What is wanted.
@@ -131,11 +131,11 @@ pub enum BesideCommand<C, S> {
 
 /// What is reported to a user of a node with a protocol of another crate: `E` is the event of that protocol.
 #[derive(Debug, Clone, PartialEq)]
-pub enum BesideEvent<E> {
+pub enum ExtendedEvent<E> {
     /// Comes from the suite.
     Suite(Event),
     /// Comes from the protocol of the other crate.
-    Own {
+    Extension {
         /// The identifier that the command carried.
         id: u64,
         /// What happened.
@@ -143,32 +143,35 @@ pub enum BesideEvent<E> {
     },
 }
 
-impl<P> Sealed for Beside<P> {}
+impl<P> Sealed for Extended<P> {}
 
-impl<P: Composed> Composition for Beside<P> {
-    type Command = BesideCommand<P::Command, P::Config>;
-    type Event = BesideEvent<P::Event>;
+impl<P: Composed> Composition for Extended<P> {
+    type Command = ExtendedCommand<P::Command, P::Config>;
+    type Event = ExtendedEvent<P::Event>;
 
     fn names() -> impl Iterator<Item = &'static str> {
         Suite::names().chain([P::NAME])
     }
 
     fn get(&self, place: Place) -> Option<&dyn Protocol> {
-        if place == Place::BESIDE { Some(&self.own) } else { self.suite.get(place) }
+        if place == Place::EXTENSION { Some(&self.extension) } else { self.suite.get(place) }
     }
 
     fn get_mut(&mut self, place: Place) -> Option<&mut dyn Protocol> {
-        if place == Place::BESIDE { Some(&mut self.own) } else { self.suite.get_mut(place) }
+        if place == Place::EXTENSION { Some(&mut self.extension) } else { self.suite.get_mut(place) }
     }
 
     fn command(&mut self, cx: &mut Context<'_>, command: Self::Command) -> Option<Self::Event> {
         match command {
-            BesideCommand::Suite(command) => {
-                return self.suite.ask(cx, command, Some(&mut self.own)).map(BesideEvent::Suite);
+            ExtendedCommand::Suite(command) => {
+                return self
+                    .suite
+                    .command_with(cx, command, Some(&mut self.extension))
+                    .map(ExtendedEvent::Suite);
             }
-            BesideCommand::Own { id, command } => self.own.command(cx, id, command),
-            BesideCommand::Reload(config) => match P::validate(&config) {
-                Ok(()) => self.own.reload(cx.now, config),
+            ExtendedCommand::Extension { id, command } => self.extension.command(cx, id, command),
+            ExtendedCommand::Reload(config) => match P::validate(&config) {
+                Ok(()) => self.extension.reload(cx.now, config),
                 Err(error) => tracing::warn!(%error, protocol = P::NAME, "settings ignored"),
             },
         }
@@ -176,27 +179,27 @@ impl<P: Composed> Composition for Beside<P> {
     }
 
     fn next(&mut self, cx: &mut Context<'_>) -> Option<(Place, Next)> {
-        let own = &mut self.own;
-        self.suite.next(cx).or_else(|| own.next(cx).map(|next| (Place::BESIDE, next)))
+        let extension = &mut self.extension;
+        self.suite.next(cx).or_else(|| extension.next(cx).map(|next| (Place::EXTENSION, next)))
     }
 
-    fn poll(&mut self, place: Place, lookups: LookupsOf<'_>) -> Option<Output<'_, Self::Event>> {
-        if place == Place::BESIDE {
-            return self.own.poll(lookups, |id, event| BesideEvent::Own { id, event });
+    fn poll(&mut self, place: Place, lookups: ProtocolLookups<'_>) -> Option<Output<'_, Self::Event>> {
+        if place == Place::EXTENSION {
+            return self.extension.poll(lookups, |id, event| ExtendedEvent::Extension { id, event });
         }
-        self.suite.poll_as(place, lookups, BesideEvent::Suite)
+        self.suite.poll_as(place, lookups, ExtendedEvent::Suite)
     }
 
     fn pass(&mut self, cx: &mut Context<'_>, from: Place, to: Place) {
-        let Self { suite, own } = self;
-        if from == Place::BESIDE {
+        let Self { suite, extension } = self;
+        if from == Place::EXTENSION {
             match suite.get_mut(to) {
-                Some(taker) => own.pass(cx, taker),
+                Some(taker) => extension.pass(cx, taker),
                 None => debug_assert!(false, "{} gives to a protocol that the node does not run", P::NAME),
             }
-        } else if to == Place::BESIDE {
+        } else if to == Place::EXTENSION {
             if let Some(giver) = suite.get_mut(from) {
-                giver.pass(cx, own);
+                giver.pass(cx, extension);
             }
         } else {
             suite.pass(cx, from, to);
@@ -204,6 +207,6 @@ impl<P: Composed> Composition for Beside<P> {
     }
 
     fn flush(&mut self) -> bool {
-        self.suite.flush() | self.own.flush()
+        self.suite.flush() | self.extension.flush()
     }
 }

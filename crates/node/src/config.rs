@@ -156,9 +156,9 @@ impl Members {
 
     /// The numbers of signaling applications that they claim.
     pub(crate) fn applications(&self) -> Vec<(Place, NslpId)> {
-        let of =
+        let applications_of =
             |one: &Member| one.needs.applications.iter().map(|nslp| (one.place, *nslp)).collect::<Vec<_>>();
-        self.0.iter().flat_map(of).collect()
+        self.0.iter().flat_map(applications_of).collect()
     }
 
     /// The ports at which they listen, for datagrams and streams.

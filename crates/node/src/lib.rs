@@ -1,7 +1,7 @@
 //! A node: the protocols of the suite behind one contract, that of [`signalbox_core::node`]. It does no I/O.
 //!
 //! Each protocol of the suite is a module below `protocols/`; any subset of them runs. A protocol of another crate runs
-//! [beside](Beside) them, or alone ([`protocol`]).
+//! [beside](Extended) them, or alone ([`protocol`]).
 //! [`Node`] gives the driver's inputs to the protocols, and passes requests and indications between GIST and its
 //! signaling applications until there are none. The outputs that remain are the driver's: packets, streams, route
 //! lookups, reservations in the kernel, and events for users.
@@ -59,9 +59,9 @@ mod routes;
 mod streams;
 mod view;
 
-pub use changes::{Change, Kept};
+pub use changes::{Change, KeptInKernel};
 pub use channels::{ChannelConfig, Credentials, Tls};
-pub use composition::{Beside, BesideCommand, BesideEvent, Composition, Place};
+pub use composition::{Composition, Extended, ExtendedCommand, ExtendedEvent, Place};
 pub use config::ConfigError;
 pub use node::Node;
 pub use protocol::Size;
@@ -146,8 +146,8 @@ pub mod boomerang {
 /// The types of CASP that users of this crate need.
 pub mod casp {
     pub use crate::protocols::casp::{
-        CaspConfig as Config, ClientEvent, Command, DNS, DnsConfig, Event, Lost, MIN_INTERVAL, OfPath,
-        OpenRequest, PassageEnd, PassageEvent, PassageFailure, PassageRefusal, PingRefusal, PingRequest,
+        CaspConfig as Config, ClientEvent, Command, DNS, DnsConfig, Event, Lost, MIN_INTERVAL, OpenRequest,
+        PassageEnd, PassageEvent, PassageFailure, PassageRefusal, PathAmount, PingRefusal, PingRequest,
         RegisterError, ReservationEvent, ReserveFailure, ReserveRefusal, ReserveRequest, Reserved,
         SeriesEvent, ServiceRate, is_domain,
     };

@@ -12,7 +12,7 @@ use signalbox_core::traffic::{Reservation, ReservationId};
 use signalbox_core::{Entry, EntryRequest, NslpId, Time};
 use signalbox_resources::{ResourceOutput, Resources};
 
-use crate::composition::{Beside, Composition, Place};
+use crate::composition::{Composition, Extended, Place};
 use crate::config::{ConfigError, Member};
 use crate::groups::Followers;
 use crate::protocol::{
@@ -72,27 +72,27 @@ impl Node {
     }
 }
 
-impl<P: Composed> Node<Beside<P>> {
-    /// A node that runs a protocol of another crate with the settings `own`, beside those of the suite that have settings. The suite
+impl<P: Composed> Node<Extended<P>> {
+    /// A node that runs a protocol of another crate with the settings `extension` beside those of the suite that have settings. The suite
     /// draws the random numbers that it draws without it. See [`Node::new`] for `seed`.
     ///
     /// # Errors
     /// A setting that [`Config::validated`] or the protocol refuses; a name, a port of entry, a port or a number of a signaling
     /// application that two of the protocols have; a signaling application without GIST.
-    pub fn beside(config: Config, own: P::Config, seed: [u8; 32]) -> Result<Self, ConfigError> {
+    pub fn extended(config: Config, extension: P::Config, seed: [u8; 32]) -> Result<Self, ConfigError> {
         if Suite::names().any(|name| name == P::NAME) {
             return Err(ConfigError::Other(format!("{} is the name of a protocol of the suite", P::NAME)));
         }
-        let member = Member::new::<P>(Place::BESIDE, &own);
+        let member = Member::new::<P>(Place::EXTENSION, &extension);
         Self::compose(config, Some(member), seed, |suite, setup| {
-            Ok(Beside { suite, own: P::new(own, setup)? })
+            Ok(Extended { suite, extension: P::new(extension, setup)? })
         })
     }
 
     /// The protocol of the other crate, read only.
     #[must_use]
-    pub const fn own(&self) -> &P {
-        &self.protocols.own
+    pub const fn extension(&self) -> &P {
+        &self.protocols.extension
     }
 }
 
@@ -100,12 +100,12 @@ impl<P: Composition> Node<P> {
     /// Makes the suite, admission control, and what else the node runs.
     fn compose(
         mut config: Config,
-        beside: Option<Member>,
+        extension: Option<Member>,
         seed: [u8; 32],
         make: impl FnOnce(Suite, &mut Setup) -> Result<P, ConfigError>,
     ) -> Result<Self, ConfigError> {
         let mut members = config.members();
-        members.extend(beside);
+        members.extend(extension);
         members.validated(&config.resources)?;
         let applications = members.applications();
         let mut setup = Setup {
@@ -467,9 +467,9 @@ impl NodeEngine for Node {
     }
 }
 
-impl<P: Composed> NodeEngine for Node<Beside<P>> {
-    type Command = <Beside<P> as Composition>::Command;
-    type Event = <Beside<P> as Composition>::Event;
+impl<P: Composed> NodeEngine for Node<Extended<P>> {
+    type Command = <Extended<P> as Composition>::Command;
+    type Event = <Extended<P> as Composition>::Event;
 
     fn handle(&mut self, now: Time, input: Input<'_, Self::Command>) {
         self.take(now, input);

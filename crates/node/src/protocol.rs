@@ -9,7 +9,7 @@
 //! other method says what does not apply, such as `false` for [`Protocol::takes`]. A new variant or method is an error of the
 //! compiler in each protocol.
 //!
-//! A protocol of another crate runs in a node by [`Beside`](crate::Beside), alone or with protocols of the suite.
+//! A protocol of another crate runs in a node by [`Extended`](crate::Extended), alone or with protocols of the suite.
 //! `examples/trail` is such a crate.
 //!
 //! **Contract.** A protocol does no I/O, has no clock and draws no random numbers but from [`Setup::rng`]: the same inputs
@@ -35,7 +35,7 @@ use signalbox_core::{
 use signalbox_resources::{GrantId, LostWhy, Resources};
 
 use crate::config::ConfigError;
-pub use crate::routes::LookupsOf;
+pub use crate::routes::ProtocolLookups;
 
 /// What a protocol works with while it handles one input.
 #[derive(Debug)]
@@ -398,7 +398,7 @@ pub trait Composed: Protocol + Sized {
     /// by [`Output::StreamListen`] at its [`Needs::ports`]. Streams that it opens have odd numbers below 2^56, each used once.
     fn poll<E>(
         &mut self,
-        lookups: LookupsOf<'_>,
+        lookups: ProtocolLookups<'_>,
         event: impl FnOnce(u64, Self::Event) -> E,
     ) -> Option<Output<'_, E>>;
 

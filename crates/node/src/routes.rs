@@ -18,8 +18,8 @@ impl Default for Lookups {
 
 impl Lookups {
     /// The table as one protocol uses it.
-    pub(crate) fn of(&mut self, protocol: Place) -> LookupsOf<'_> {
-        LookupsOf { table: self, protocol }
+    pub(crate) fn of(&mut self, protocol: Place) -> ProtocolLookups<'_> {
+        ProtocolLookups { table: self, protocol }
     }
 
     /// Whose lookup is answered, and the identifier that it knows; `None` if it was answered before.
@@ -30,12 +30,12 @@ impl Lookups {
 
 /// The route lookups of one protocol: [`Composed::poll`](crate::protocol::Composed::poll) gets it.
 #[derive(Debug)]
-pub struct LookupsOf<'a> {
+pub struct ProtocolLookups<'a> {
     table: &'a mut Lookups,
     protocol: Place,
 }
 
-impl LookupsOf<'_> {
+impl ProtocolLookups<'_> {
     /// The node's identifier of the protocol's lookup, for [`Output::RouteLookup`](signalbox_core::node::Output::RouteLookup).
     /// The answer comes as [`Input::Route`](crate::protocol::Input::Route) with the protocol's own identifier, unless as many lookups
     /// wait as there are numbers: then no answer comes.

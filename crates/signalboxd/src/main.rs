@@ -56,7 +56,7 @@ use signalbox_linux::helper::Helper;
 use signalbox_linux::pinhole::Pinholes;
 use signalbox_linux::traffic::Enforcer;
 use signalbox_linux::{Io, IoConfig, OpenError, accounts, capability, kernel_speaks_sctp, process};
-use signalbox_node::{Kept as Stays, Node};
+use signalbox_node::{KeptInKernel, Node};
 
 use api::{Current, Names};
 use decisions::{AuditFile, Decisions, Kept};
@@ -212,7 +212,7 @@ fn run(config: &Config, path: PathBuf, log: LogLevel) -> Result<()> {
     notifier.send("STOPPING=1");
 
     driver.end_clients();
-    let mut kept = Stays::default();
+    let mut kept = KeptInKernel::default();
     let left = handover.map(|file| {
         let mut octets = driver.hand_over();
         if let Some(queues) = driver.keep_queues(config.restart.keep_queues) {

@@ -9,10 +9,10 @@
 //! ```
 //! use signalbox_core::node::NodeEngine;
 //! use signalbox_example_trail::{Config, Trail};
-//! use signalbox_node::{Beside, Node};
+//! use signalbox_node::{Extended, Node};
 //!
 //! let suite = signalbox_node::Config::empty();
-//! let node: Node<Beside<Trail>> = Node::beside(suite, Config::default(), [7; 32])?;
+//! let node: Node<Extended<Trail>> = Node::extended(suite, Config::default(), [7; 32])?;
 //! assert_eq!(node.entries().len(), 1, "the driver opens one port");
 //! # Ok::<(), signalbox_node::ConfigError>(())
 //! ```
@@ -31,7 +31,7 @@ use signalbox_core::{
 };
 use signalbox_node::ConfigError;
 use signalbox_node::protocol::{
-    Composed, Context, Input, LookupsOf, Needs, Next, Owners, Protocol, Restart, Setup, Size,
+    Composed, Context, Input, Needs, Next, Owners, Protocol, ProtocolLookups, Restart, Setup, Size,
 };
 
 use wire::{Kind, MAGIC, Message};
@@ -348,7 +348,7 @@ impl Composed for Trail {
 
     fn poll<E>(
         &mut self,
-        lookups: LookupsOf<'_>,
+        lookups: ProtocolLookups<'_>,
         event: impl FnOnce(u64, Event) -> E,
     ) -> Option<Output<'_, E>> {
         Some(match self.queue.pop_front()? {
@@ -381,7 +381,7 @@ impl Composed for Trail {
         })
     }
 
-    /// A node without the protocol is no `Node<Beside<Trail>>`.
+    /// A node without the protocol is no `Node<Extended<Trail>>`.
     fn not_running(_: &Command) -> Option<Event> {
         None
     }

@@ -6,7 +6,7 @@ use core::time::Duration;
 use signalbox_core::Time;
 use signalbox_core::node::StreamKind;
 
-use super::outbox::Down;
+use super::outbox::DriverRequest;
 use super::{Channels, Report, Transport, Upper};
 
 /// Pause before the second attempt. It doubles with each attempt.
@@ -47,7 +47,7 @@ impl Channels {
         ];
         for (transport, kind, port) in ports {
             let Some(port) = port else { continue };
-            self.out.push(Down::Listen(kind, port));
+            self.out.push(DriverRequest::Listen(kind, port));
             self.listeners.push(Listener { transport, kind, port, state: State::Up, pause: FIRST_PAUSE });
         }
     }
@@ -80,7 +80,7 @@ impl Channels {
         for listener in &mut self.listeners {
             match listener.state {
                 State::Waits(at) if at <= now => {
-                    self.out.push(Down::Listen(listener.kind, listener.port));
+                    self.out.push(DriverRequest::Listen(listener.kind, listener.port));
                     listener.state = State::Tried(now + SILENCE);
                 }
                 State::Tried(at) if at <= now => {

@@ -31,7 +31,7 @@ use signalbox_transport::stream::{Limits, TlsConfig};
 
 pub use self::config::{ChannelConfig, Credentials, Tls};
 use self::listen::Listener;
-pub(crate) use self::outbox::{Down, Outbox, SCTP};
+pub(crate) use self::outbox::{DriverRequest, Outbox, SCTP};
 pub(crate) use self::report::{Closed, Report, Transport, Upper};
 use self::sctp::{SctpRecord, SctpSide};
 use self::tls::TlsRecord;
@@ -241,7 +241,7 @@ impl Channels {
         };
         self.records.insert(channel.0, record);
         self.note_local(channel.0, local);
-        self.out.push(Down::Open { stream: channel, kind, local, peer: address });
+        self.out.push(DriverRequest::Open { stream: channel, kind, local, peer: address });
     }
 
     /// Whether there is a channel of this number.
@@ -300,7 +300,7 @@ impl Channels {
     pub(crate) fn read(&mut self, now: Time, channel: StreamId, on: bool, upper: &mut impl Upper) {
         match self.records.get(&channel.0) {
             Some(Record::Tcp | Record::Tls(_) | Record::KernelSctp) => {
-                self.out.push(Down::Read { stream: channel, on });
+                self.out.push(DriverRequest::Read { stream: channel, on });
             }
             Some(Record::Sctp(_)) => self.read_sctp(now, channel.0, on, upper),
             None => {}
@@ -310,7 +310,7 @@ impl Channels {
     pub(crate) fn close(&mut self, now: Time, channel: StreamId, abort: bool) {
         let stream = channel;
         match self.records.get_mut(&channel.0) {
-            Some(Record::Tcp | Record::KernelSctp) => self.out.push(Down::Close { stream, abort }),
+            Some(Record::Tcp | Record::KernelSctp) => self.out.push(DriverRequest::Close { stream, abort }),
             Some(Record::Tls(tls)) => {
                 // Before the handshake is done there is nothing to send first.
                 let abort = abort || !tls.is_up();
@@ -318,7 +318,7 @@ impl Channels {
                     tls.close();
                     self.out.write(stream, |octets| tls.flush(octets));
                 }
-                self.out.push(Down::Close { stream, abort });
+                self.out.push(DriverRequest::Close { stream, abort });
             }
             Some(Record::Sctp(_)) => return self.close_sctp(now, channel.0, abort),
             None => {}
@@ -362,13 +362,13 @@ impl Channels {
             upper.take(now, Report::Accepted { channel: stream, transport, local, peer, identity: None });
         } else if kind == StreamKind::Sctp {
             tracing::debug!(%peer, reason = "no such port", "SCTP association reset");
-            self.out.push(Down::Close { stream, abort: true });
+            self.out.push(DriverRequest::Close { stream, abort: true });
         } else if port == self.tls_port && self.handshakes.take(source(peer.ip())).is_ok() {
             self.accept_tls(now, stream, local, peer, upper);
         } else {
             tracing::debug!(%peer, handshakes = self.handshakes.total(), reason = "no such port, or too many TLS handshakes", "stream reset");
             self.counters.handshakes_refused += u64::from(port == self.tls_port);
-            self.out.push(Down::Close { stream, abort: true });
+            self.out.push(DriverRequest::Close { stream, abort: true });
         }
     }
 
@@ -435,8 +435,8 @@ impl Channels {
     /// Takes the list of interfaces. Channels that end at an address which the node has no longer are closed: nothing arrives
     /// there, and TCP notices that only after many retransmissions.
     pub(crate) fn interfaces(&mut self, now: Time, interfaces: &[Interface], upper: &mut impl Upper) {
-        let own = interfaces.iter().flat_map(|one| one.addresses.iter().copied()).collect();
-        let former = core::mem::replace(&mut self.own, own);
+        let addresses = interfaces.iter().flat_map(|one| one.addresses.iter().copied()).collect();
+        let former = core::mem::replace(&mut self.own, addresses);
         if former.is_subset(&self.own) {
             return;
         }
@@ -448,7 +448,7 @@ impl Channels {
             let stream = StreamId(number);
             match self.records.get(&number) {
                 Some(Record::Tcp | Record::Tls(_) | Record::KernelSctp) => {
-                    self.out.push(Down::Close { stream, abort: true });
+                    self.out.push(DriverRequest::Close { stream, abort: true });
                     self.closed(now, stream, Some(StreamError::Reset), true, upper);
                 }
                 Some(Record::Sctp(_)) => self.break_sctp(now, number, upper),

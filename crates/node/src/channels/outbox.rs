@@ -15,7 +15,7 @@ pub(crate) const SCTP: Entry = Entry::Ip(132);
 const KEPT: usize = 1 << 16;
 
 #[derive(Debug)]
-pub(crate) enum Down {
+pub(crate) enum DriverRequest {
     Listen(StreamKind, u16),
     Open { stream: StreamId, kind: StreamKind, local: IpAddr, peer: SocketAddr },
     Write { stream: StreamId, octets: Range<usize> },
@@ -28,7 +28,7 @@ pub(crate) enum Down {
 /// A queue whose octets lie in one buffer, which is reused.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    queue: VecDeque<Down>,
+    queue: VecDeque<DriverRequest>,
     octets: Vec<u8>,
     /// TOS octet or traffic class of SCTP packets.
     tos: u8,
@@ -44,15 +44,15 @@ impl Outbox {
         Self { tos, ..Self::default() }
     }
 
-    pub(crate) fn push(&mut self, down: Down) {
-        self.queue.push_back(down);
+    pub(crate) fn push(&mut self, request: DriverRequest) {
+        self.queue.push_back(request);
     }
 
     /// Queues what `fill` appends as a write, unless it appends nothing.
     pub(crate) fn write(&mut self, stream: StreamId, fill: impl FnOnce(&mut Vec<u8>)) {
         let octets = self.append(fill);
         if !octets.is_empty() {
-            self.queue.push_back(Down::Write { stream, octets });
+            self.queue.push_back(DriverRequest::Write { stream, octets });
         }
     }
 
@@ -64,12 +64,12 @@ impl Outbox {
         message: &[u8],
     ) {
         let octets = self.append(|octets| octets.extend_from_slice(message));
-        self.queue.push_back(Down::Message { stream, sctp_stream, lifetime, octets });
+        self.queue.push_back(DriverRequest::Message { stream, sctp_stream, lifetime, octets });
     }
 
     pub(crate) fn sctp(&mut self, src: IpAddr, dst: IpAddr, packet: &[u8]) {
         let packet = self.append(|octets| octets.extend_from_slice(packet));
-        self.queue.push_back(Down::Sctp { src, dst, packet });
+        self.queue.push_back(DriverRequest::Sctp { src, dst, packet });
     }
 
     fn append(&mut self, fill: impl FnOnce(&mut Vec<u8>)) -> Range<usize> {
@@ -83,22 +83,26 @@ impl Outbox {
     }
 
     /// The next entry. Pass it to [`Outbox::output`] before another entry is queued.
-    pub(crate) fn pop(&mut self) -> Option<Down> {
+    pub(crate) fn pop(&mut self) -> Option<DriverRequest> {
         self.queue.pop_front()
     }
 
-    pub(crate) fn output<E>(&self, down: Down) -> Output<'_, E> {
+    pub(crate) fn output<E>(&self, request: DriverRequest) -> Output<'_, E> {
         let octets = |range| self.octets.get(range).unwrap_or_default();
-        match down {
-            Down::Listen(kind, port) => Output::StreamListen { kind, port },
-            Down::Open { stream, kind, local, peer } => Output::StreamOpen { stream, kind, local, peer },
-            Down::Write { stream, octets: range } => Output::StreamWrite { stream, octets: octets(range) },
-            Down::Message { stream, sctp_stream, lifetime, octets: range } => {
+        match request {
+            DriverRequest::Listen(kind, port) => Output::StreamListen { kind, port },
+            DriverRequest::Open { stream, kind, local, peer } => {
+                Output::StreamOpen { stream, kind, local, peer }
+            }
+            DriverRequest::Write { stream, octets: range } => {
+                Output::StreamWrite { stream, octets: octets(range) }
+            }
+            DriverRequest::Message { stream, sctp_stream, lifetime, octets: range } => {
                 Output::StreamMessage { stream, sctp_stream, lifetime, octets: octets(range) }
             }
-            Down::Read { stream, on } => Output::StreamRead { stream, on },
-            Down::Close { stream, abort } => Output::StreamClose { stream, abort },
-            Down::Sctp { src, dst, packet } => Output::Transmit(Transmit {
+            DriverRequest::Read { stream, on } => Output::StreamRead { stream, on },
+            DriverRequest::Close { stream, abort } => Output::StreamClose { stream, abort },
+            DriverRequest::Sctp { src, dst, packet } => Output::Transmit(Transmit {
                 entry: SCTP,
                 src: SocketAddr::new(src, 0),
                 dst: SocketAddr::new(dst, 0),

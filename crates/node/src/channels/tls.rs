@@ -10,7 +10,7 @@ use signalbox_core::{Time, invariant};
 use signalbox_transport::Channel;
 use signalbox_transport::stream::{ChannelError, Event};
 
-use super::outbox::Down;
+use super::outbox::DriverRequest;
 use super::{Channels, Closed, LINGER, Record, Report, Transport, Upper, reason};
 
 /// Peers that are judged in one turn: each takes some tenths of a millisecond.
@@ -111,7 +111,7 @@ impl Channels {
             tracing::debug!(%peer, reason = "no TLS configuration", "stream reset");
             self.counters.handshakes_failed += 1;
             self.handshakes.release(source(peer.ip()));
-            return self.out.push(Down::Close { stream, abort: true });
+            return self.out.push(DriverRequest::Close { stream, abort: true });
         };
         let (accepted_at, channel) = (Some(local), Some(channel));
         let record = TlsRecord { channel, accepted_at, ..TlsRecord::opened(peer) };
@@ -134,7 +134,7 @@ impl Channels {
                 self.work_tls(now, stream.0, upper);
             }
             Some(Err(_)) | None => {
-                self.out.push(Down::Close { stream, abort: true });
+                self.out.push(DriverRequest::Close { stream, abort: true });
                 self.end_tls(now, stream.0, Closed::Security, false, upper);
             }
         }
@@ -220,7 +220,7 @@ impl Channels {
             self.counters.handshakes_failed += 1;
         }
         // An orderly close, so that a TLS alert still reaches the peer.
-        self.out.push(Down::Close { stream: StreamId(number), abort: false });
+        self.out.push(DriverRequest::Close { stream: StreamId(number), abort: false });
         let why = match error {
             ChannelError::HandshakeTimeout => Closed::TimedOut,
             ChannelError::Truncated | ChannelError::Lost(_) => Closed::Reset,
@@ -285,7 +285,7 @@ impl Channels {
             return;
         };
         if tls.ending.is_some() {
-            self.out.push(Down::Close { stream: StreamId(number), abort: false });
+            self.out.push(DriverRequest::Close { stream: StreamId(number), abort: false });
             return self.end_tls(now, number, Closed::Orderly, true, upper);
         }
         if let Some(channel) = &mut tls.channel {

@@ -16,7 +16,7 @@ use signalbox_core::{AlertRule, Changes, Entry, EntryRequest, Intercept, Match, 
 
 use crate::config::ConfigError;
 use crate::protocol::{
-    Composed, Context, Input, LookupsOf, Needs, Next, Owners, Protocol, Restart, Setup, Size,
+    Composed, Context, Input, Needs, Next, Owners, Protocol, ProtocolLookups, Restart, Setup, Size,
 };
 
 const PORT: u16 = 32_727;
@@ -274,7 +274,7 @@ impl Composed for Instance {
 
     fn poll<E>(
         &mut self,
-        lookups: LookupsOf<'_>,
+        lookups: ProtocolLookups<'_>,
         event: impl FnOnce(u64, Event) -> E,
     ) -> Option<Output<'_, E>> {
         Some(match self.queue.pop_front()? {

@@ -12,8 +12,8 @@ use signalbox_core::{
 
 use crate::config::ConfigError;
 use crate::protocol::{
-    self, Composed, Context, GrantInput, LookupsOf, MulticastRoute, Needs, Next, Owners, Protocol, Restart,
-    Setup, Size,
+    self, Composed, Context, GrantInput, MulticastRoute, Needs, Next, Owners, Protocol, ProtocolLookups,
+    Restart, Setup, Size,
 };
 
 /// Boomerang, as the node runs it.
@@ -32,9 +32,7 @@ impl Protocol for Instance {
             protocol::Input::TransmitFailed { dst, .. } => Input::NotSent(dst),
             protocol::Input::Route { id, result } => Input::Route { id, result },
             protocol::Input::RouteChanged(prefix) => Input::RouteChanged(prefix),
-            protocol::Input::NeighborMoved { ifindex, address } => {
-                Input::NeighborMoved { ifindex, address }
-            }
+            protocol::Input::NeighborMoved { ifindex, address } => Input::NeighborMoved { ifindex, address },
             protocol::Input::Multicast(MulticastRoute { group, source, iif, oifs }) => {
                 Input::Multicast { group, source, iif, oifs }
             }
@@ -150,7 +148,7 @@ impl Composed for Instance {
 
     fn poll<E>(
         &mut self,
-        lookups: LookupsOf<'_>,
+        lookups: ProtocolLookups<'_>,
         event: impl FnOnce(u64, Event) -> E,
     ) -> Option<Output<'_, E>> {
         Some(match self.engine.poll()? {

@@ -11,7 +11,7 @@ use signalbox_gist::gateway::{Gateway, Input, Output as Out};
 
 use crate::config::ConfigError;
 use crate::protocol::{
-    self, Composed, Context, LookupsOf, Needs, Next, Owners, Protocol, Restart, Setup, Size,
+    self, Composed, Context, Needs, Next, Owners, Protocol, ProtocolLookups, Restart, Setup, Size,
 };
 
 /// The gateway has no commands.
@@ -152,7 +152,7 @@ impl Composed for Instance {
         match command {}
     }
 
-    fn poll<E>(&mut self, _: LookupsOf<'_>, _: impl FnOnce(u64, Event) -> E) -> Option<Output<'_, E>> {
+    fn poll<E>(&mut self, _: ProtocolLookups<'_>, _: impl FnOnce(u64, Event) -> E) -> Option<Output<'_, E>> {
         Some(match self.engine.poll()? {
             Out::Transmit(packet) => Output::Transmit(packet),
             Out::Open { id, pinhole, lifetime } => Output::OpenPinhole { id, pinhole, lifetime },

@@ -147,7 +147,7 @@ pub enum Event {
 
 impl Command {
     /// The protocol that is asked, and the driver's identifier of what is asked for; `None`: no protocol is asked.
-    const fn asked(&self) -> Option<(ProtocolId, u64)> {
+    const fn recipient(&self) -> Option<(ProtocolId, u64)> {
         match self {
             Self::Gist { id, .. } => Some((ProtocolId::Gist, *id)),
             Self::Ping { id, .. } => Some((ProtocolId::Ping, *id)),
@@ -170,13 +170,13 @@ impl Command {
     /// The driver's identifier of what is asked for; `None`: no protocol is asked.
     #[must_use]
     pub fn id(&self) -> Option<u64> {
-        self.asked().map(|(_, id)| id)
+        self.recipient().map(|(_, id)| id)
     }
 
     /// The protocol that is asked.
     #[must_use]
     pub fn protocol(&self) -> Option<ProtocolId> {
-        self.asked().map(|(protocol, _)| protocol)
+        self.recipient().map(|(protocol, _)| protocol)
     }
 }
 

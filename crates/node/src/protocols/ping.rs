@@ -11,7 +11,7 @@ use signalbox_ping::engine::{Input, Output as Out, Ping, Refusal};
 
 use crate::config::ConfigError;
 use crate::protocol::{
-    self, Composed, Context, LookupsOf, Needs, Next, Owners, Protocol, Restart, Setup, Size,
+    self, Composed, Context, Needs, Next, Owners, Protocol, ProtocolLookups, Restart, Setup, Size,
 };
 
 /// Ping, as the node runs it.
@@ -133,7 +133,7 @@ impl Composed for Instance {
 
     fn poll<E>(
         &mut self,
-        lookups: LookupsOf<'_>,
+        lookups: ProtocolLookups<'_>,
         event: impl FnOnce(u64, Event) -> E,
     ) -> Option<Output<'_, E>> {
         Some(match self.engine.poll()? {

@@ -10,7 +10,7 @@ use signalbox_qos::engine::{Input, Output as Out, PROTOCOL, Qos, QosEvent, Refus
 
 use crate::config::ConfigError;
 use crate::protocol::{
-    self, Composed, Context, GrantInput, LookupsOf, Needs, Next, Owners, Protocol, Restart, Setup, Size,
+    self, Composed, Context, GrantInput, Needs, Next, Owners, Protocol, ProtocolLookups, Restart, Setup, Size,
 };
 
 /// Boxed, since it is much larger than the events of other protocols.
@@ -140,7 +140,7 @@ impl Composed for Instance {
 
     fn poll<E>(
         &mut self,
-        lookups: LookupsOf<'_>,
+        lookups: ProtocolLookups<'_>,
         event: impl FnOnce(u64, Event) -> E,
     ) -> Option<Output<'_, E>> {
         Some(match self.engine.poll()? {

@@ -15,8 +15,8 @@ use signalbox_rsvp::engine::{Input, InterfaceConfig, Output as Out, PROTOCOL, Re
 
 use crate::config::ConfigError;
 use crate::protocol::{
-    self, Composed, Context, GrantInput, LookupsOf, MulticastRoute, Needs, Next, Owners, Protocol, Restart,
-    Setup, Size,
+    self, Composed, Context, GrantInput, MulticastRoute, Needs, Next, Owners, Protocol, ProtocolLookups,
+    Restart, Setup, Size,
 };
 
 /// IP protocol 46 (RFC 2205 §3.3).
@@ -61,9 +61,7 @@ impl Protocol for Instance {
             protocol::Input::Packet(packet) if packet.entry == ENTRY => Input::Packet(packet.into()),
             protocol::Input::Route { id, result } => Input::Route { id, result },
             protocol::Input::RouteChanged(prefix) => Input::RouteChanged(prefix),
-            protocol::Input::NeighborMoved { ifindex, address } => {
-                Input::NeighbourMoved { ifindex, address }
-            }
+            protocol::Input::NeighborMoved { ifindex, address } => Input::NeighbourMoved { ifindex, address },
             protocol::Input::Multicast(MulticastRoute { group, source, iif, oifs }) => {
                 Input::Multicast { group, source, iif, oifs }
             }
@@ -201,7 +199,7 @@ impl Composed for Instance {
 
     fn poll<E>(
         &mut self,
-        lookups: LookupsOf<'_>,
+        lookups: ProtocolLookups<'_>,
         event: impl FnOnce(u64, Event) -> E,
     ) -> Option<Output<'_, E>> {
         Some(match self.engine.poll()? {

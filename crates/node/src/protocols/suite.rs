@@ -10,7 +10,7 @@ use super::{
 };
 use crate::composition::{Composition, Place, Sealed};
 use crate::config::ConfigError;
-use crate::protocol::{Composed, Context, Input, LookupsOf, Next, Protocol, Setup};
+use crate::protocol::{Composed, Context, Input, Next, Protocol, ProtocolLookups, Setup};
 
 /// A protocol; `None`: the node does not run it.
 type Slot<P> = Option<Box<P>>;
@@ -43,7 +43,7 @@ fn changed<P: Protocol>(slot: &mut Slot<P>) -> Option<&mut dyn Protocol> {
 }
 
 /// Gives a command to a protocol. An event comes back at once if the node does not run it.
-fn asked<P: Composed>(
+fn give_command<P: Composed>(
     slot: &mut Slot<P>,
     cx: &mut Context<'_>,
     (id, command): (u64, P::Command),
@@ -94,57 +94,75 @@ impl Suite {
     /// Gives an input to each protocol, and to the one beside the suite.
     fn give_all<'a>(
         &mut self,
-        beside: Option<&mut dyn Protocol>,
+        extension: Option<&mut dyn Protocol>,
         cx: &mut Context<'_>,
         input: impl Fn() -> Input<'a>,
     ) {
         self.each(|protocol| protocol.handle(cx, input()));
-        if let Some(protocol) = beside {
+        if let Some(protocol) = extension {
             protocol.handle(cx, input());
         }
     }
 
-    /// A user asks for something. `beside` is the protocol of another crate that gets what concerns each protocol.
-    pub(crate) fn ask(
+    /// A user asks for something. `extension` is the protocol of another crate that gets what concerns each protocol.
+    pub(crate) fn command_with(
         &mut self,
         cx: &mut Context<'_>,
         command: Command,
-        beside: Option<&mut dyn Protocol>,
+        extension: Option<&mut dyn Protocol>,
     ) -> Option<Event> {
         match command {
             Command::Gist { id, command } => {
-                return asked(&mut self.gist, cx, (id, command), |id, event| Event::Gist { id, event });
+                return give_command(&mut self.gist, cx, (id, command), |id, event| Event::Gist {
+                    id,
+                    event,
+                });
             }
             Command::Ping { id, command } => {
-                return asked(&mut self.ping, cx, (id, command), |id, event| Event::Ping { id, event });
+                return give_command(&mut self.ping, cx, (id, command), |id, event| Event::Ping {
+                    id,
+                    event,
+                });
             }
             Command::Qos { id, command } => {
-                return asked(&mut self.qos, cx, (id, command), |id, event| Event::Qos { id, event });
+                return give_command(&mut self.qos, cx, (id, command), |id, event| Event::Qos { id, event });
             }
             Command::Rsvp { id, command } => {
-                return asked(&mut self.rsvp, cx, (id, command), |id, event| Event::Rsvp { id, event });
+                return give_command(&mut self.rsvp, cx, (id, command), |id, event| Event::Rsvp {
+                    id,
+                    event,
+                });
             }
             Command::Boomerang { id, command } => {
-                return asked(&mut self.boomerang, cx, (id, command), |id, event| Event::Boomerang {
+                return give_command(&mut self.boomerang, cx, (id, command), |id, event| Event::Boomerang {
                     id,
                     event,
                 });
             }
             Command::Natfw { id, command } => {
-                return asked(&mut self.natfw, cx, (id, command), |id, event| Event::Natfw { id, event });
+                return give_command(&mut self.natfw, cx, (id, command), |id, event| Event::Natfw {
+                    id,
+                    event,
+                });
             }
             Command::GistNat { id, command } => {
-                return asked(&mut self.gist_nat, cx, (id, command), |id, event| Event::GistNat {
+                return give_command(&mut self.gist_nat, cx, (id, command), |id, event| Event::GistNat {
                     id,
                     event,
                 });
             }
             Command::Casp { id, command } => {
-                return asked(&mut self.casp, cx, (id, command), |id, event| Event::Casp { id, event });
+                return give_command(&mut self.casp, cx, (id, command), |id, event| Event::Casp {
+                    id,
+                    event,
+                });
             }
             #[cfg(feature = "test-protocol")]
             Command::Beacon { id, command } => {
-                return asked(&mut self.beacon, cx, (id, command), |id, event| Event::Beacon { id, event });
+                return give_command(&mut self.beacon, cx, (id, command), |id, event| Event::Beacon {
+                    id,
+                    event,
+                });
             }
             Command::DeleteReservation { grant } => cx.resources.delete(grant),
             Command::Reload(config) => {
@@ -152,15 +170,15 @@ impl Suite {
                 if let Err(error) = cx.resources.reload(cx.now, core::mem::take(&mut config.resources)) {
                     tracing::warn!(%error, "settings of admission control ignored");
                 }
-                self.give_all(beside, cx, || Input::Rules);
+                self.give_all(extension, cx, || Input::Rules);
                 self.reload(cx.now, config);
             }
             Command::WallClock(wall_clock_us) => {
                 cx.resources.set_wall_clock(wall_clock_us);
-                self.give_all(beside, cx, || Input::WallClock(wall_clock_us));
+                self.give_all(extension, cx, || Input::WallClock(wall_clock_us));
             }
-            Command::LinkSpeeds(speeds) => self.give_all(beside, cx, || Input::LinkSpeeds(&speeds)),
-            Command::Stop { handed_over } => self.give_all(beside, cx, || Input::Stop { handed_over }),
+            Command::LinkSpeeds(speeds) => self.give_all(extension, cx, || Input::LinkSpeeds(&speeds)),
+            Command::Stop { handed_over } => self.give_all(extension, cx, || Input::Stop { handed_over }),
         }
         None
     }
@@ -213,7 +231,7 @@ impl Suite {
     pub(crate) fn poll_as<E>(
         &mut self,
         place: Place,
-        lookups: LookupsOf<'_>,
+        lookups: ProtocolLookups<'_>,
         of: impl FnOnce(Event) -> E,
     ) -> Option<Output<'_, E>> {
         match Id::at(place)? {
@@ -278,7 +296,7 @@ impl Composition for Suite {
     }
 
     fn command(&mut self, cx: &mut Context<'_>, command: Command) -> Option<Event> {
-        self.ask(cx, command, None)
+        self.command_with(cx, command, None)
     }
 
     // The node calls what follows several times for each message: these calls are static.
@@ -311,7 +329,7 @@ impl Composition for Suite {
     }
 
     #[inline]
-    fn poll(&mut self, place: Place, lookups: LookupsOf<'_>) -> Option<Output<'_, Event>> {
+    fn poll(&mut self, place: Place, lookups: ProtocolLookups<'_>) -> Option<Output<'_, Event>> {
         self.poll_as(place, lookups, |event| event)
     }
 

@@ -89,15 +89,15 @@ fn config(mode: Mode, node: NodeId, identity: Vec<u8>) -> Config {
     gist.attempts = 4;
     gist.hold_down = Duration::from_millis(200);
     gist.hold_down_max = Duration::from_secs(3);
-    let of = |modes: [bool; 4]| modes[mode as usize].then_some(270);
+    let port_if = |modes: [bool; 4]| modes[mode as usize].then_some(270);
     let (first, second) = if node.0.is_multiple_of(2) {
         (Transport::Tcp, Transport::Sctp)
     } else {
         (Transport::Sctp, Transport::Tcp)
     };
     gist.associations = AssociationConfig {
-        tcp_port: of([false, true, false, true]),
-        sctp_port: of([false, false, true, true]),
+        tcp_port: port_if([false, true, false, true]),
+        sctp_port: port_if([false, false, true, true]),
         preference: vec![first, second],
         always: true,
         hold_time: Duration::from_secs(3),

@@ -1,10 +1,10 @@
 //! Networks of nodes in virtual time. The tests assert what is visible from outside: packets, and the reports of the
 //! nodes to their users and operators.
 
+mod after_end;
 mod applications;
 #[cfg(feature = "test-protocol")]
 mod beacon;
-mod beside;
 mod boomerang;
 mod bypass;
 mod campaign;
@@ -14,10 +14,10 @@ mod cmode;
 mod cost;
 mod dates;
 mod expiry;
+mod extension;
 mod failure;
 mod filtered;
 mod gist_nat;
-mod gone;
 mod hostile;
 mod impaired;
 mod kernel;

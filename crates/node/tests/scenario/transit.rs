@@ -185,9 +185,9 @@ fn a_message_larger_than_the_next_link_is_refused() {
 #[test]
 fn datagrams_to_the_node_itself() {
     let mut stage = Stage::new(7, config());
-    let own = stage.net.towards_first(1, Family::V4);
+    let router = stage.net.towards_first(1, Family::V4);
     let mut packet = Packet { options: Vec::new(), ..stage.query.clone() };
-    packet.dst.set_ip(own);
+    packet.dst.set_ip(router);
     packet.src.set_ip(stage.net.towards_last(0, Family::V4));
     for payload in [b"no magic".to_vec(), stage.query_with(&[(3, &[0xa4])]).payload] {
         let silent = Packet { payload, ..packet.clone() };

@@ -38,7 +38,7 @@ impl Driver {
     }
 
     /// Records the end of what stands, unless the kernel keeps it. It takes a second at most; what is left out is counted, and logged.
-    pub(crate) fn record_stop(&mut self, kept: node::Kept) {
+    pub(crate) fn record_stop(&mut self, kept: node::KeptInKernel) {
         let (now, unix_us) = (self.clock.now(), types::unix_us());
         let mut last = self.decisions.last();
         self.engine.node.record_stop(now, kept, |decision| {

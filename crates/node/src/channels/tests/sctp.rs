@@ -99,7 +99,7 @@ fn streams(rig: &mut Rig) -> Vec<u16> {
 #[test]
 fn messages_of_one_number_keep_their_stream() {
     let (mut rig, theirs) = up();
-    let mut of = |number| {
+    let mut exchange = |number| {
         rig.client_sends_how((number, None), b"from the client");
         let [stream] = streams(&mut rig)[..] else { panic!("one DATA chunk") };
         pass(&mut rig, Duration::from_secs(1));
@@ -119,10 +119,10 @@ fn messages_of_one_number_keep_their_stream() {
         pass(&mut rig, Duration::from_secs(1));
         stream
     };
-    let (one, two, again) = (of(5), of(6), of(5));
+    let (one, two, again) = (exchange(5), exchange(6), exchange(5));
     assert_eq!(one, again);
     assert_ne!(one, two);
-    assert_eq!(of(5 + 64), one, "64 streams for 65,536 numbers");
+    assert_eq!(exchange(5 + 64), one, "64 streams for 65,536 numbers");
 }
 
 /// [SCTP-3.4-01] The time for which a message is worth sending is that of partial reliability: on a network that takes

@@ -7,7 +7,7 @@ use signalbox_core::Time;
 use signalbox_core::node::{RouteQuery, StreamId};
 
 use super::dns::DNS;
-use super::{Asked, Instance};
+use super::{Instance, LookupPurpose};
 use crate::protocol::StreamInput;
 
 impl Instance {
@@ -27,7 +27,7 @@ impl Instance {
             self.engine.handle(now, Input::Discovered { id, address });
         }
         while let Some((stream, resolver)) = self.dns.opening() {
-            self.look_up(RouteQuery::to(resolver), Asked::Resolver(stream));
+            self.look_up(RouteQuery::to(resolver), LookupPurpose::Resolver(stream));
         }
     }
 

@@ -10,7 +10,7 @@ use signalbox_core::node::RouteQuery;
 use signalbox_resources::Resources;
 
 use super::passages::Work;
-use super::{Asked, Instance, channels};
+use super::{Instance, LookupPurpose, channels};
 use crate::protocol::Context;
 
 impl Instance {
@@ -27,7 +27,7 @@ impl Instance {
                     Some(local) => self.open(now, stream, transport, local, peer),
                     None => {
                         self.opening.insert(stream, (transport, peer));
-                        self.look_up(RouteQuery::to(peer.ip()), Asked::Connection(stream));
+                        self.look_up(RouteQuery::to(peer.ip()), LookupPurpose::Connection(stream));
                     }
                 }
             }
@@ -47,7 +47,7 @@ impl Instance {
 
     /// Gives the next indication to its client.
     pub(super) fn drive_client(&mut self, cx: &mut Context<'_>) {
-        let (now, Self { engine, ping, reservations, passages, outside, .. }) = (cx.now, self);
+        let (now, Self { engine, ping, reservations, passages, external_clients, .. }) = (cx.now, self);
         match engine.poll() {
             Some(Out::Indication { client, indication }) => match (client, reservations, passages) {
                 (ClientType::PING, ..) => ping.indication(now, &indication),
@@ -58,7 +58,7 @@ impl Instance {
                     passages.client.indication(now, &indication, cx.resources);
                 }
                 // Another process may have a client that this node does not run itself.
-                (client, ..) => outside.indication(client, &indication),
+                (client, ..) => external_clients.indication(client, &indication),
             },
             Some(
                 Out::Send(_)
@@ -94,7 +94,7 @@ impl Instance {
             Some(QosOutput::Request(request)) => {
                 self.engine.handle(now, Input::Request { client: ClientType::QOS, request });
             }
-            Some(QosOutput::RouteLookup { id, query }) => self.look_up(query, Asked::Egress(id)),
+            Some(QosOutput::RouteLookup { id, query }) => self.look_up(query, LookupPurpose::Egress(id)),
             Some(QosOutput::Event { id, event }) => reservations.event(now, id, event, resources),
             None => return false,
         }
@@ -108,7 +108,7 @@ impl Instance {
             Some(NatfwOutput::Request(request)) => {
                 self.engine.handle(now, Input::Request { client: ClientType::NATFW, request });
             }
-            Some(NatfwOutput::RouteLookup { id, query }) => self.look_up(query, Asked::Hop(id)),
+            Some(NatfwOutput::RouteLookup { id, query }) => self.look_up(query, LookupPurpose::Hop(id)),
             Some(NatfwOutput::Open { id, pinhole, lifetime }) => {
                 passages.work(Work::Open(id, pinhole, lifetime));
             }

@@ -14,7 +14,7 @@ const OWN: u64 = 1 << 63;
 
 /// What a route lookup of the instance is for.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Asked {
+pub(super) enum LookupPurpose {
     /// The source address of a series of pings.
     Ping(u64),
     /// The source address of a user's reservation.
@@ -36,69 +36,74 @@ pub(super) enum Asked {
 }
 
 impl Instance {
-    pub(super) fn look_up(&mut self, query: RouteQuery, what: Asked) {
+    pub(super) fn look_up(&mut self, query: RouteQuery, purpose: LookupPurpose) {
         let id = OWN | self.next_lookup;
         self.next_lookup = (self.next_lookup + 1) & !OWN;
-        self.asked.insert(id, what);
+        self.lookup_purposes.insert(id, purpose);
         self.lookups.push((id, query));
     }
 
     /// Looks up new sources for the flows whose source is gone.
     pub(super) fn find_sources(&mut self) {
         for (id, dst) in self.reservations.iter().flat_map(Reservations::homeless).collect::<Vec<_>>() {
-            self.look_up(RouteQuery::to(dst), Asked::Move(id));
+            self.look_up(RouteQuery::to(dst), LookupPurpose::Move(id));
         }
         for (id, dst) in self.passages.iter().flat_map(Passages::homeless).collect::<Vec<_>>() {
-            self.look_up(RouteQuery::to(dst), Asked::MovePassage(id));
+            self.look_up(RouteQuery::to(dst), LookupPurpose::MovePassage(id));
         }
     }
 
     /// The answer to a lookup of the instance.
-    pub(super) fn answered(&mut self, cx: &mut Context<'_>, what: Asked, result: Result<Route, NoRoute>) {
+    pub(super) fn answered(
+        &mut self,
+        cx: &mut Context<'_>,
+        purpose: LookupPurpose,
+        result: Result<Route, NoRoute>,
+    ) {
         let now = cx.now;
-        match what {
-            Asked::Reservation(id) => {
+        match purpose {
+            LookupPurpose::Reservation(id) => {
                 let src = result.map(|route| route.src).map_err(|_| ReserveRefusal::NoRoute);
                 if let Some(reservations) = &mut self.reservations {
                     reservations.route(now, id, src, cx.resources);
                 }
             }
-            Asked::Move(id) => {
+            LookupPurpose::Move(id) => {
                 if let (Some(reservations), Ok(route)) = (&mut self.reservations, result) {
                     reservations.move_to(now, id, route.src, cx.resources);
                 }
             }
-            Asked::Egress(id) => {
+            LookupPurpose::Egress(id) => {
                 if let Some(reservations) = &mut self.reservations {
                     reservations.client.route(now, id, result, cx.resources);
                 }
             }
-            Asked::Passage(id) => {
+            LookupPurpose::Passage(id) => {
                 let src = result.map(|route| route.src).map_err(|_| PassageRefusal::NoRoute);
                 if let Some(passages) = &mut self.passages {
                     passages.route(now, id, src);
                 }
             }
-            Asked::MovePassage(id) => {
+            LookupPurpose::MovePassage(id) => {
                 if let (Some(passages), Ok(route)) = (&mut self.passages, result) {
                     passages.move_to(now, id, route.src);
                 }
             }
-            Asked::Hop(id) => {
+            LookupPurpose::Hop(id) => {
                 if let Some(passages) = &mut self.passages {
                     passages.client.route(now, id, result, cx.resources);
                 }
             }
-            Asked::Ping(id) => {
+            LookupPurpose::Ping(id) => {
                 let src = result.map(|route| route.src).map_err(|_| PingRefusal::NoRoute);
                 self.pings.route(now, id, src, &mut self.ping);
             }
-            Asked::Resolver(stream) => {
+            LookupPurpose::Resolver(stream) => {
                 let src = result.map(|route| route.src).ok();
                 self.dns.open(now, stream, src, &mut self.channels.out);
                 self.after_dns(now);
             }
-            Asked::Connection(stream) => {
+            LookupPurpose::Connection(stream) => {
                 // The connection may have been closed meanwhile.
                 let Some((transport, peer)) = self.opening.remove(&stream) else { return };
                 match result {

@@ -5,9 +5,9 @@ mod config;
 mod discovery;
 pub(crate) mod dns;
 mod drive;
+mod external_clients;
 mod flow;
 mod lookups;
-mod outside;
 mod passages;
 mod pings;
 mod reservations;
@@ -30,25 +30,25 @@ use signalbox_core::{Changes, Counter, Entry, EntryRequest, IfIndex, SessionChan
 
 pub use self::config::CaspConfig;
 pub use self::dns::{DNS, DnsConfig, is_domain};
-pub use self::outside::{ClientEvent, RegisterError};
+pub use self::external_clients::{ClientEvent, RegisterError};
 pub use self::passages::{OpenRequest, PassageEnd, PassageEvent, PassageFailure, PassageRefusal};
 pub use self::pings::{Lost, MIN_INTERVAL, PingRefusal, PingRequest, SeriesEvent};
 pub use self::reservations::{
-    OfPath, ReservationEvent, ReserveFailure, ReserveRefusal, ReserveRequest, Reserved, ServiceRate,
+    PathAmount, ReservationEvent, ReserveFailure, ReserveRefusal, ReserveRequest, Reserved, ServiceRate,
 };
 
 pub(super) use self::config::CaspConfig as Config;
 
 use self::dns::Dns;
-use self::lookups::Asked;
-use self::outside::Outside;
+use self::external_clients::ExternalClients;
+use self::lookups::LookupPurpose;
 use self::passages::{Passages, Work};
 use self::pings::Pings;
 use self::reservations::Reservations;
 use crate::channels::{Channels, SCTP, Transport};
 use crate::config::ConfigError;
 use crate::protocol::{
-    self, Composed, Context, GrantInput, LookupsOf, Needs, Next, Owners, Protocol, Restart, Setup, Size,
+    self, Composed, Context, GrantInput, Needs, Next, Owners, Protocol, ProtocolLookups, Restart, Setup, Size,
 };
 
 /// What a user asks CASP.
@@ -120,9 +120,9 @@ pub(crate) struct Instance {
     passages: Option<Passages>,
     /// Who asked for what the node has no client for, and the answer.
     refused: Vec<(u64, Event)>,
-    outside: Outside,
+    external_clients: ExternalClients,
     /// Route lookups that are not answered.
-    asked: BTreeMap<u64, Asked>,
+    lookup_purposes: BTreeMap<u64, LookupPurpose>,
     /// Those that the driver was not given yet.
     lookups: Vec<(u64, RouteQuery)>,
     next_lookup: u64,
@@ -150,7 +150,7 @@ impl Instance {
         match &mut self.reservations {
             Some(reservations) => {
                 if let Some(dst) = reservations.start(cx.now, id, query, request, cx.resources) {
-                    self.look_up(RouteQuery::to(dst), Asked::Reservation(id));
+                    self.look_up(RouteQuery::to(dst), LookupPurpose::Reservation(id));
                 }
             }
             None => self.refused.push((id, NOT_RESERVING)),
@@ -162,7 +162,7 @@ impl Instance {
         match &mut self.passages {
             Some(passages) => {
                 if let Some(dst) = passages.start(now, id, request) {
-                    self.look_up(RouteQuery::to(dst), Asked::Passage(id));
+                    self.look_up(RouteQuery::to(dst), LookupPurpose::Passage(id));
                 }
             }
             None => self.refused.push((id, NOT_OPENING)),
@@ -242,8 +242,8 @@ impl Protocol for Instance {
             protocol::Input::Undeliverable { quoted } => {
                 self.engine.handle(now, Input::Unreachable { quoted })
             }
-            protocol::Input::Route { id, result } => match self.asked.remove(&id) {
-                Some(what) => self.answered(cx, what, result),
+            protocol::Input::Route { id, result } => match self.lookup_purposes.remove(&id) {
+                Some(purpose) => self.answered(cx, purpose, result),
                 None => self.engine.handle(now, Input::Route { id, result }),
             },
             protocol::Input::RouteChanged(prefix) => {
@@ -306,7 +306,7 @@ impl Protocol for Instance {
             || !self.refused.is_empty()
             || self.reservations.as_ref().is_some_and(Reservations::has_event)
             || self.passages.as_ref().is_some_and(Passages::is_ready)
-            || self.outside.has_event()
+            || self.external_clients.has_event()
             || !self.lookups.is_empty()
             || !self.channels.out.is_empty()
         {
@@ -322,7 +322,7 @@ impl Protocol for Instance {
                     self.discover(cx.now, id, mechanism, dst);
                 }
             }
-            None if self.drive_requests(cx) || self.outside.give_up(cx.now, &mut self.engine) => {}
+            None if self.drive_requests(cx) || self.external_clients.give_up(cx.now, &mut self.engine) => {}
             None => return None,
         }
         Some(Next::Worked)
@@ -449,8 +449,8 @@ impl Composed for Instance {
             reservations,
             passages,
             refused: Vec::new(),
-            outside: Outside::default(),
-            asked: BTreeMap::new(),
+            external_clients: ExternalClients::default(),
+            lookup_purposes: BTreeMap::new(),
             lookups: Vec::new(),
             next_lookup: 0,
             up: BTreeSet::new(),
@@ -474,7 +474,7 @@ impl Composed for Instance {
         match command {
             Command::Ping(request) => {
                 if let Some(dst) = self.pings.start(cx.now, id, request, &mut self.ping) {
-                    self.look_up(RouteQuery::to(dst), Asked::Ping(id));
+                    self.look_up(RouteQuery::to(dst), LookupPurpose::Ping(id));
                 }
             }
             Command::Reserve(request) => self.start(cx, id, false, *request),
@@ -495,9 +495,11 @@ impl Composed for Instance {
                 }
             }
             Command::Register { client, stateless } => {
-                self.outside.register(id, client, stateless, &mut self.engine);
+                self.external_clients.register(id, client, stateless, &mut self.engine);
             }
-            Command::Request(request) => self.outside.request(cx.now, id, &request, &mut self.engine),
+            Command::Request(request) => {
+                self.external_clients.request(cx.now, id, &request, &mut self.engine)
+            }
             Command::Close => {
                 self.pings.stop(id);
                 if let Some(reservations) = &mut self.reservations {
@@ -506,14 +508,14 @@ impl Composed for Instance {
                 if let Some(passages) = &mut self.passages {
                     passages.close(cx.now, id, cx.resources);
                 }
-                self.outside.leave(id, &mut self.engine);
+                self.external_clients.leave(id, &mut self.engine);
             }
         }
     }
 
     fn poll<E>(
         &mut self,
-        lookups: LookupsOf<'_>,
+        lookups: ProtocolLookups<'_>,
         event: impl FnOnce(u64, Event) -> E,
     ) -> Option<Output<'_, E>> {
         if let Some((id, of)) = self.pings.take_event() {
@@ -535,15 +537,15 @@ impl Composed for Instance {
         if let Some((id, of)) = self.refused.pop() {
             return Some(Output::Event(event(id, of)));
         }
-        if let Some((id, of)) = self.outside.take_event() {
+        if let Some((id, of)) = self.external_clients.take_event() {
             return Some(Output::Event(event(id, Event::Client(of))));
         }
         if let Some((id, query)) = self.lookups.pop() {
             return Some(Output::RouteLookup { id: lookups.put(id), query });
         }
         if !self.channels.out.is_empty() {
-            let down = self.channels.out.pop()?;
-            return Some(self.channels.out.output(down));
+            let request = self.channels.out.pop()?;
+            return Some(self.channels.out.output(request));
         }
         Some(match self.engine.poll()? {
             Out::Send(packet) => Output::Transmit(packet),

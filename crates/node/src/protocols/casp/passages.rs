@@ -275,8 +275,8 @@ impl Passages {
 
     /// The passages whose route the caller looks up to learn their new source, with their destinations.
     pub(super) fn homeless(&self) -> Vec<(u64, IpAddr)> {
-        let one = |id: &u64| Some((*id, self.users.get(id)?.request.dst));
-        self.homeless.iter().filter_map(one).collect()
+        let with_destination = |id: &u64| Some((*id, self.users.get(id)?.request.dst));
+        self.homeless.iter().filter_map(with_destination).collect()
     }
 
     /// A passage whose source is gone goes on from another address.

@@ -195,7 +195,7 @@ pub struct ReserveFailure {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
-pub struct OfPath<T> {
+pub struct PathAmount<T> {
     /// How much.
     pub amount: T,
     /// The nodes.
@@ -215,9 +215,9 @@ pub enum ReservationEvent {
         flow: FlowId,
     },
     /// The whole path has granted this.
-    Granted(OfPath<Reserved>),
+    Granted(PathAmount<Reserved>),
     /// The path could grant this; `None`: the answer does not say. The last event of a query.
-    Available(OfPath<Option<Reserved>>),
+    Available(PathAmount<Option<Reserved>>),
     /// This node refuses the request; what stood before stands.
     Refused(ReserveRefusal),
     /// The path refused the request; what stood before stands.
@@ -352,8 +352,8 @@ impl Reservations {
 
     /// The reservations whose route the caller looks up to learn their new source, with their destinations.
     pub(super) fn homeless(&self) -> Vec<(u64, IpAddr)> {
-        let one = |id: &u64| Some((*id, self.users.get(id)?.request.dst));
-        self.homeless.iter().filter_map(one).collect()
+        let with_destination = |id: &u64| Some((*id, self.users.get(id)?.request.dst));
+        self.homeless.iter().filter_map(with_destination).collect()
     }
 
     /// A flow whose source is gone goes on from another address.
@@ -414,12 +414,12 @@ impl Reservations {
             // The receiver reserves next.
             QosEvent::Available { .. } if !user.query => return,
             QosEvent::Committed { amount } => match Reserved::of(&amount) {
-                Some(amount) => (ReservationEvent::Granted(OfPath { amount, path: path() }), false),
+                Some(amount) => (ReservationEvent::Granted(PathAmount { amount, path: path() }), false),
                 None => return,
             },
             QosEvent::Available { amount } => {
                 let amount = amount.as_ref().and_then(Reserved::of);
-                (ReservationEvent::Available(OfPath { amount, path: path() }), false)
+                (ReservationEvent::Available(PathAmount { amount, path: path() }), false)
             }
             QosEvent::Refused { code, detail, node, told, stands } => {
                 (ReservationEvent::Failed(failure(code.0, detail, node, told)), !stands)

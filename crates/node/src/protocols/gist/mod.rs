@@ -29,7 +29,8 @@ use self::applications::Applications;
 use crate::channels::{Channels, SCTP};
 use crate::config::ConfigError;
 use crate::protocol::{
-    self, Composed, Context, LookupsOf, Needs, Next, Owners, Protocol, Restart, Setup, Size, StreamInput,
+    self, Composed, Context, Needs, Next, Owners, Protocol, ProtocolLookups, Restart, Setup, Size,
+    StreamInput,
 };
 
 /// The UDP port of GIST (RFC 5971 §9).
@@ -159,9 +160,7 @@ impl Protocol for Instance {
             }
             protocol::Input::Route { id, result } => Input::Route { id, result },
             protocol::Input::RouteChanged(prefix) => Input::RouteChanged(prefix),
-            protocol::Input::NeighborMoved { ifindex, address } => {
-                Input::NeighborMoved { ifindex, address }
-            }
+            protocol::Input::NeighborMoved { ifindex, address } => Input::NeighborMoved { ifindex, address },
             protocol::Input::Stream(input) => return self.stream(now, input),
             protocol::Input::Request(request) => Input::Request(request),
             protocol::Input::Handover(entries) => Input::Handover(entries),
@@ -343,7 +342,7 @@ impl Composed for Instance {
 
     fn poll<E>(
         &mut self,
-        lookups: LookupsOf<'_>,
+        lookups: ProtocolLookups<'_>,
         event: impl FnOnce(u64, Event) -> E,
     ) -> Option<Output<'_, E>> {
         if !self.events.is_empty() {
@@ -351,8 +350,8 @@ impl Composed for Instance {
             return Some(Output::Event(event(id, of)));
         }
         if !self.channels.out.is_empty() {
-            let down = self.channels.out.pop()?;
-            return Some(self.channels.out.output(down));
+            let request = self.channels.out.pop()?;
+            return Some(self.channels.out.output(request));
         }
         Some(match self.engine.poll()? {
             Out::Transmit(datagram) => Output::Transmit(datagram),

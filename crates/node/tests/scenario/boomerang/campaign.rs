@@ -15,7 +15,7 @@ use core::time::Duration;
 use signalbox_sim::Captured;
 
 use super::world::{REFRESH, Storm, World};
-use crate::gone::{self, Does, Seen};
+use crate::after_end::{self, Effect, EndCounts};
 use crate::parts::run_part;
 
 /// Number of seeds, unless the environment variable is set.
@@ -41,7 +41,7 @@ struct Met {
     joined: u64,
     ended_here: u64,
     /// Releases, and reservations that came back after them.
-    gone: Seen,
+    after_end: EndCounts,
 }
 
 fn storm_over(world: &mut World) {
@@ -88,15 +88,15 @@ fn run(seed: u64, storm: Storm, met: &mut Met) {
     let patience = if world.aggregates { HOLD } else { Duration::from_secs(2) };
     let gone = world.sim.wait(patience, |sim| World::left(sim).is_none());
     assert!(gone, "{}", world.says(&World::left(&world.sim).unwrap_or_default()));
-    let says = |captured: &Captured| {
-        let (hop, mut said) = gone::requests(captured)?;
+    let messages_of = |captured: &Captured| {
+        let (hop, mut messages) = after_end::requests(captured)?;
         // A request that nodes lowered to nothing is no release.
-        said.retain(|one| one.does != Does::Ends || world.has_left(one.state.2[1], captured.at));
-        Some((hop, said))
+        messages.retain(|one| one.effect != Effect::Ends || world.has_left(one.state.2[1], captured.at));
+        Some((hop, messages))
     };
     let ends = |captured: &Captured| [world.hosts.contains(&captured.from), true];
-    match gone::look(world.sim.captured(), gone::Asked::new(), says, ends) {
-        Ok(seen) => met.gone.add(seen),
+    match after_end::check(world.sim.captured(), after_end::StateRequests::new(), messages_of, ends) {
+        Ok(counts) => met.after_end.add(counts),
         Err(fault) => panic!("{}", world.says(&fault)),
     }
 }
@@ -107,9 +107,9 @@ fn campaign(part: u64, storm: Storm) {
     let seeds = run_part(part, 3, SEEDS, |seed| run(seed, storm, &mut met));
     eprintln!("{storm:?}: {met:?}");
     if let Some(seeds) = seeds {
-        let Met { reservations, bent, refused, expired, unproved, unanswered, joined, ended_here, gone } =
+        let Met { reservations, bent, refused, expired, unproved, unanswered, joined, ended_here, after_end } =
             met;
-        assert!(gone.ends > 100, "{gone:?}");
+        assert!(after_end.ends > 100, "{after_end:?}");
         let idle = [reservations as u64 / 10, refused, expired, unproved, unanswered, 2 * joined, ended_here];
         assert!(idle.iter().all(|count| *count > 100), "{seeds} idle seeds: {idle:?}");
         assert!(storm != Storm::Routes || bent > 30, "all paths were straight");

@@ -90,13 +90,13 @@ impl Net {
         let held = held(&self.sim, &self.nodes);
         [0, 1, 2, 3, 4].map(|at| {
             let node = self.nodes[at];
-            let own = held.keys().filter(|(n, _, _, back)| *n == node && *back == reverse);
-            let own: Vec<IfIndex> = own.map(|(_, ifindex, ..)| *ifindex).collect();
-            assert!(own.len() < 2, "{held:?}");
+            let ifindexes = held.keys().filter(|(n, _, _, back)| *n == node && *back == reverse);
+            let ifindexes: Vec<IfIndex> = ifindexes.map(|(_, ifindex, ..)| *ifindex).collect();
+            assert!(ifindexes.len() < 2, "{held:?}");
             // Only links of this node are asked for their number.
             let ends: [&[usize]; 5] = [&[0], &[0, 1, 3], &[1, 2], &[3, 4], &[2, 4, 5]];
             let links = ends[at].iter().map(|link| self.links[*link]);
-            links.into_iter().find(|link| own.contains(&self.sim.ifindex(node, *link)))
+            links.into_iter().find(|link| ifindexes.contains(&self.sim.ifindex(node, *link)))
         })
     }
 

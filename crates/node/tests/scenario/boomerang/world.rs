@@ -254,11 +254,11 @@ impl World {
                 }
             }
         }
-        let own = self.ends.iter().filter(|(_, ends)| ends.contains(&target));
+        let own_links = self.ends.iter().filter(|(_, ends)| ends.contains(&target));
         let mut addresses: BTreeSet<IpAddr> = BTreeSet::new();
         for family in [Family::V4, Family::V6] {
             addresses.insert(self.sim.address(target, family));
-            addresses.extend(own.clone().map(|(link, _)| self.sim.address_on(target, *link, family)));
+            addresses.extend(own_links.clone().map(|(link, _)| self.sim.address_on(target, *link, family)));
         }
         for (node, (_, link)) in distance {
             for address in &addresses {

@@ -13,7 +13,7 @@ use signalbox_sim::Captured;
 
 use super::field::{REFRESH, Storm, Users};
 use super::world::World;
-use crate::gone::{self, Seen};
+use crate::after_end::{self, EndCounts};
 use crate::parts::run_part;
 
 /// Number of seeds, unless the environment variable is set.
@@ -35,7 +35,7 @@ struct Met {
     disconnected: u64,
     stateless: u64,
     /// Tear-downs over UDP, and sessions that came back after them.
-    gone: Seen,
+    after_end: EndCounts,
 }
 
 fn run(seed: u64, storm: Storm, met: &mut Met) {
@@ -68,9 +68,14 @@ fn run(seed: u64, storm: Storm, met: &mut Met) {
     world.field.sim.run_for(HOLD);
     let fault = world.surplus();
     world.passes(fault);
-    let ends = |captured: &Captured| gone::between(&world.field.sim, captured);
-    match gone::look(world.field.sim.captured(), gone::Asked::new(), gone::casp_sessions, ends) {
-        Ok(seen) => met.gone.add(seen),
+    let ends = |captured: &Captured| after_end::between(&world.field.sim, captured);
+    match after_end::check(
+        world.field.sim.captured(),
+        after_end::StateRequests::new(),
+        after_end::casp_sessions,
+        ends,
+    ) {
+        Ok(seen) => met.after_end.add(seen),
         Err(fault) => panic!("{}", world.says(&fault)),
     }
 }
@@ -81,8 +86,8 @@ fn campaign(part: u64, storm: Storm) {
     let seeds = run_part(part, 3, SEEDS, |seed| run(seed, storm, &mut met));
     eprintln!("{storm:?}: {met:?}");
     if let Some(seeds) = seeds {
-        let Met { sessions, moved, expired, torn_down, branches, disconnected, stateless, gone } = met;
-        assert!(gone.ends > 10, "{gone:?}");
+        let Met { sessions, moved, expired, torn_down, branches, disconnected, stateless, after_end } = met;
+        assert!(after_end.ends > 10, "{after_end:?}");
         let idle = [sessions, moved, expired, torn_down, disconnected, stateless];
         assert!(idle.iter().all(|count| *count > 10), "{seeds} idle seeds: {idle:?}");
         assert!(storm != Storm::Routes || branches > 10, "no path changed");

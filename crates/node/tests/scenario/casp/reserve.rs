@@ -5,8 +5,8 @@ use core::time::Duration;
 
 use signalbox_core::traffic::TrafficSpec;
 use signalbox_node::casp::{
-    self, Command as CaspCommand, Event as CaspEvent, OfPath, QosConfig, ReservationEvent, ReserveRefusal,
-    ReserveRequest, Reserved,
+    self, Command as CaspCommand, Event as CaspEvent, PathAmount, QosConfig, ReservationEvent,
+    ReserveRefusal, ReserveRequest, Reserved,
 };
 use signalbox_node::resources::{Config as Resources, Rate, config::LinkConfig as Capacity};
 use signalbox_node::{Command, Config, Event, Node};
@@ -104,7 +104,7 @@ fn a_path_reserves_and_releases() {
         match events(&sim, 3)[..] {
             [
                 ReservationEvent::Started { .. },
-                ReservationEvent::Available(OfPath { amount: Some(Reserved { traffic, .. }), path }),
+                ReservationEvent::Available(PathAmount { amount: Some(Reserved { traffic, .. }), path }),
             ] => {
                 // The node without the client is unknown, and before the destination.
                 let unknown: Vec<u8> = path.hops.iter().map(|hop| hop.routers).collect();

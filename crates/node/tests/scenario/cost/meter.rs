@@ -133,18 +133,18 @@ fn kind(input: &Input<'_, signalbox_node::Command>) -> String {
 pub(crate) fn gist(payload: &[u8]) -> String {
     use signalbox_gist::wire::{Encapsulation, Message, MessageType};
     let Some(octets) = payload.strip_prefix(&MAGIC) else { return "GIST, wrong magic number".to_owned() };
-    let of = |encapsulation| Message::parse(octets, encapsulation).ok();
-    let Some(message) = of(Encapsulation::Normal).or_else(|| of(Encapsulation::QMode)) else {
+    let parsed = |encapsulation| Message::parse(octets, encapsulation).ok();
+    let Some(message) = parsed(Encapsulation::Normal).or_else(|| parsed(Encapsulation::QMode)) else {
         return "GIST, malformed".to_owned();
     };
     let name = message.header.kind.name().unwrap_or("?");
     let data = message.nslp_data.filter(|_| message.header.kind == MessageType::DATA);
-    let of = |data| match message.header.nslp {
+    let payload_name = |data| match message.header.nslp {
         NslpId::NATFW => Some(format!("NATFW {}", natfw::Message::parse(data).ok()?.kind.name()?)),
         NslpId::QOS => Some(format!("QoS {}", qos::Message::parse(data).ok()?.kind.name()?)),
         _ => None,
     };
-    match data.and_then(of) {
+    match data.and_then(payload_name) {
         Some(data) => format!("GIST {name}, {data}"),
         None => format!("GIST {name}"),
     }

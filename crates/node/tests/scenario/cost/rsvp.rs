@@ -257,11 +257,11 @@ fn crowded(name: &str, dest: [u8; 4], ports: [u16; 2]) {
     }
     net.live(1, 0);
     net.meter.start(0);
-    let of = |kind| {
+    let captured = |kind| {
         let is = |one: &&Captured| one.to == router && one.packet.payload.get(1) == Some(&kind);
         net.sim.captured().find(is).unwrap().packet.clone()
     };
-    let (path, tear) = (of(MessageType::PATH.0), of(MessageType::PATH_TEAR.0));
+    let (path, tear) = (captured(MessageType::PATH.0), captured(MessageType::PATH_TEAR.0));
     let dest = if group.is_multicast() { dest } else { address_octets(net.address(2)) };
     let link = net.links[0];
     for port in 1..=sessions {

@@ -1,7 +1,7 @@
 //! Networks with GIST-aware NAT gateways: a host behind one or two of them signals to a host behind another one.
 
-mod beside;
 mod campaign;
+mod with_natfw;
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;

@@ -135,9 +135,13 @@ fn amplification_by_one_packet() {
     println!("| message | stranger | unproved node on the link | neighbor |\n|---|---|---|---|");
     for (name, row) in &table {
         let text = |who| {
-            let one = row.get(&who).copied().unwrap_or_default();
-            let (whole, part) = (one.percent() / 100, one.percent() % 100);
-            if one.packets == 0 { "-".to_owned() } else { format!("{whole}.{part:02} ({})", one.packets) }
+            let caused = row.get(&who).copied().unwrap_or_default();
+            let (whole, part) = (caused.percent() / 100, caused.percent() % 100);
+            if caused.packets == 0 {
+                "-".to_owned()
+            } else {
+                format!("{whole}.{part:02} ({})", caused.packets)
+            }
         };
         println!("| {name} | {} |", Who::ALL.map(text).join(" | "));
     }
@@ -227,10 +231,10 @@ fn amplification_at_a_high_rate() {
         let answers = |one: &&&Captured| {
             net.is_of_router(one.packet.src.ip()) && one.packet.dst.ip() != sample.packet.dst.ip()
         };
-        let own = sent.iter().filter(answers).count();
+        let answered = sent.iter().filter(answers).count();
         assert!(octets * 100 <= came * MOST, "{}: {octets} octets for {came}", sample.name);
         // Half of the burst and of the rate.
-        assert!(own <= RATE as usize + RATE as usize / 10, "{}: {own} answers", sample.name);
+        assert!(answered <= RATE as usize + RATE as usize / 10, "{}: {answered} answers", sample.name);
         net.reserve(7101);
         net.rsvp_reserve(7102);
         net.passage(7103);
@@ -249,8 +253,8 @@ fn fresh_session(packet: &mut Packet, number: u32) {
     use signalbox_gist::wire::{Encapsulation, Message};
     let session = match (packet.payload.strip_prefix(&MAGIC), Casp::parse(&packet.payload)) {
         (Some(octets), _) => {
-            let of = |encapsulation| Message::parse(octets, encapsulation).ok()?.session;
-            of(Encapsulation::Normal).or_else(|| of(Encapsulation::QMode))
+            let session_in = |encapsulation| Message::parse(octets, encapsulation).ok()?.session;
+            session_in(Encapsulation::Normal).or_else(|| session_in(Encapsulation::QMode))
         }
         (None, Ok(Casp::Signaling(message))) if packet.protocol == 17 => Some(message.session),
         (None, _) => None,

@@ -90,8 +90,8 @@ fn with(sample: &Sample, payload: Vec<u8>) -> Packet {
 
 /// Messages that the lives do not contain.
 fn composed(net: &Net, samples: &[Sample]) -> Vec<Sample> {
-    let of = |name: &str| samples.iter().find(|sample| sample.name == name).unwrap();
-    let (path, resv, data) = (of("RSVP Path"), of("RSVP Resv"), of("GIST Data"));
+    let sample = |name: &str| samples.iter().find(|sample| sample.name == name).unwrap();
+    let (path, resv, data) = (sample("RSVP Path"), sample("RSVP Resv"), sample("GIST Data"));
     let mut all = vec![("GIST Error", data, gist_error(data))];
     for (name, sample, kind) in [
         ("RSVP PathErr", resv, rsvp::MessageType::PATH_ERR),

@@ -112,8 +112,8 @@ impl Ring {
 }
 
 fn held(sim: &Sim<Host>, port: u16) -> usize {
-    let of = |node| sim.reservations(node);
-    let all = sim.nodes().flat_map(of);
+    let reservations_of = |node| sim.reservations(node);
+    let all = sim.nodes().flat_map(reservations_of);
     all.filter(|(_, one)| one.filters.iter().any(|filter| filter.dst_port == Some(port))).count()
 }
 

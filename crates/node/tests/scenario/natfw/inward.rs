@@ -69,8 +69,8 @@ fn a_host_inside_blocks_a_sender() {
     net.close(0, 1);
     net.run(2);
     net.open(0, 3, dst);
-    let said = net.ended(0, 3);
-    assert!(!net.passes(0, src, dst), "{said}");
+    let end = net.ended(0, 3);
+    assert!(!net.passes(0, src, dst), "{end}");
     net.close(2, 2);
     net.run(2);
     net.open(0, 4, dst);

@@ -45,7 +45,7 @@ impl Kind {
 
     pub(crate) fn config(self) -> Config {
         let side = |left: bool| vec![if left { "eth0" } else { "eth1" }.to_owned()];
-        let of = |middlebox, left, edge| natfw::Config {
+        let middlebox_config = |middlebox, left, edge| natfw::Config {
             middlebox,
             edge,
             inside: side(left),
@@ -55,9 +55,9 @@ impl Kind {
         let natfw = match self {
             Self::Host => Some(host()),
             Self::Plain => None,
-            Self::Left(middlebox) => Some(of(middlebox, true, false)),
-            Self::Right(middlebox) => Some(of(middlebox, false, false)),
-            Self::Edge(middlebox) => Some(of(middlebox, false, true)),
+            Self::Left(middlebox) => Some(middlebox_config(middlebox, true, false)),
+            Self::Right(middlebox) => Some(middlebox_config(middlebox, false, false)),
+            Self::Edge(middlebox) => Some(middlebox_config(middlebox, false, true)),
         };
         let mut config = Config { wall_clock_us: WALL_US, ping: None, natfw, ..Config::default() };
         // Everybody may open everything; other tests are about the rules.
@@ -102,7 +102,7 @@ impl Net {
     }
 
     /// Another node, on the way between two nodes of the row. Its first interface leads to the first of them.
-    pub(crate) fn beside(
+    pub(crate) fn add_between(
         &mut self,
         kind: Kind,
         between: [usize; 2],
@@ -178,30 +178,30 @@ impl Net {
     /// Waits for the grant of a request.
     pub(crate) fn granted(&mut self, node: usize, id: u64) -> Granted {
         let at = self.nodes[node];
-        let of = |sim: &Sim<Node>| {
+        let granted = |sim: &Sim<Node>| {
             events(sim, at, id).into_iter().find_map(|event| match event {
                 NatfwEvent::Granted(granted) => Some(granted.clone()),
                 _ => None,
             })
         };
-        let came = self.sim.wait(SECOND * 20, |sim| of(sim).is_some());
+        let came = self.sim.wait(SECOND * 20, |sim| granted(sim).is_some());
         assert!(came, "{:?}", self.sim.events());
-        of(&self.sim).unwrap()
+        granted(&self.sim).unwrap()
     }
 
     /// Waits for the last event of a request, and gives it as text.
     pub(crate) fn ended(&mut self, node: usize, id: u64) -> String {
         let at = self.nodes[node];
-        let of = |sim: &Sim<Node>| {
+        let failure = |sim: &Sim<Node>| {
             events(sim, at, id).into_iter().find_map(|event| match event {
                 NatfwEvent::Failed(failure) => Some(failure.to_string()),
                 NatfwEvent::Refused(refusal) => Some(refusal.to_string()),
                 _ => None,
             })
         };
-        let came = self.sim.wait(SECOND * 100, |sim| of(sim).is_some());
+        let came = self.sim.wait(SECOND * 100, |sim| failure(sim).is_some());
         assert!(came, "{:?}", self.sim.events());
-        of(&self.sim).unwrap()
+        failure(&self.sim).unwrap()
     }
 
     /// Sends a packet of data from a node. Returns its ends as they are when it arrives at another node, the last one on its

@@ -127,8 +127,8 @@ fn a_receiver_without_the_application_is_reached_in_proxy_mode() {
     let src = SocketAddr::new(net.address(0, Family::V4), FROM);
     let dst = SocketAddr::new(net.address(3, Family::V4), TO);
     net.open(0, 1, dst);
-    let said = net.ended(0, 1);
-    assert!(!net.passes(0, src, dst), "{said}");
+    let end = net.ended(0, 1);
+    assert!(!net.passes(0, src, dst), "{end}");
     let options = Options { proxy: true, ..Options::default() };
     net.command(0, 2, natfw::Command::Open(open(dst, options)));
     net.granted(0, 2);

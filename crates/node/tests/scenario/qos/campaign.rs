@@ -25,7 +25,7 @@ use signalbox_node::{Command, Config};
 use signalbox_sim::{Captured, Family, Impairment, LinkConfig, LinkId, NodeId, Sim, StreamConfig};
 
 use super::net::{Host, Mode, SHARE, events_of, qos_sessions};
-use crate::gone::{self, Seen};
+use crate::after_end::{self, EndCounts};
 use crate::one_hop::OneHop;
 use crate::parts::run_part;
 
@@ -224,11 +224,11 @@ impl World {
 
     /// Does a random action of a user.
     fn act(&mut self) {
-        let one = pick(&mut self.random, &(0..self.wanted.len()).collect::<Vec<_>>());
-        let wanted = self.wanted[one];
+        let at = pick(&mut self.random, &(0..self.wanted.len()).collect::<Vec<_>>());
+        let wanted = self.wanted[at];
         match self.random.range(0..6) {
             0 => {
-                self.wanted[one].released = true;
+                self.wanted[at].released = true;
                 self.command(&wanted, qos::Command::Release);
             }
             1 if !(wanted.released || wanted.receiver || wanted.bidirectional) => {
@@ -401,9 +401,14 @@ impl World {
     }
 
     /// Nothing that makes a reservation left a node after its tear.
-    fn gone(&self) -> Seen {
-        let ends = |captured: &Captured| gone::between(&self.sim, captured);
-        match gone::look(self.sim.captured(), gone::Asked::new(), gone::reservations, ends) {
+    fn after_end(&self) -> EndCounts {
+        let ends = |captured: &Captured| after_end::between(&self.sim, captured);
+        match after_end::check(
+            self.sim.captured(),
+            after_end::StateRequests::new(),
+            after_end::reservations,
+            ends,
+        ) {
             Ok(seen) => seen,
             Err(fault) => panic!("{}", self.says(&fault)),
         }
@@ -414,7 +419,7 @@ impl World {
     }
 }
 
-fn run(seed: u64, storm: Storm, met: &mut Seen) {
+fn run(seed: u64, storm: Storm, met: &mut EndCounts) {
     let mut world = World::new(seed, storm);
     world.sim.capture_all();
     for _ in 0..4 {
@@ -434,7 +439,7 @@ fn run(seed: u64, storm: Storm, met: &mut Seen) {
     }
     if seed % 4 == 3 {
         world.release_early();
-        return met.add(world.gone());
+        return met.add(world.after_end());
     }
     // Nodes that may be off the path refresh those behind them, each for a lifetime more than the one before.
     let hops = u32::try_from(world.hosts.len()).unwrap();
@@ -452,12 +457,12 @@ fn run(seed: u64, storm: Storm, met: &mut Seen) {
     let quiet = |sim: &Sim<Host>| sim.nodes().all(|node| qos_sessions(sim, node) == 0);
     let quiet = world.sim.wait(LIFETIME * hops + GIVE_UP, quiet);
     assert!(quiet, "{}", world.says("sessions are left"));
-    met.add(world.gone());
+    met.add(world.after_end());
 }
 
 /// Every third seed, so that tests share the work.
 fn campaign(part: u64, storm: Storm) {
-    let mut met = Seen::default();
+    let mut met = EndCounts::default();
     if run_part(part, 3, SEEDS, |seed| run(seed, storm, &mut met)).is_some() {
         assert!(met.ends > 100, "{met:?}");
     }

@@ -3,9 +3,10 @@
 use core::time::Duration;
 
 use signalbox_core::SessionId;
-use signalbox_node::qos::{QosEvent, ReserveRequest};
+use signalbox_node::Config;
+use signalbox_node::qos::{QosEvent, ReserveRequest, ReverseDirection};
 
-use super::net::{MODES, Mode, Net, SECOND};
+use super::net::{MODES, Mode, Net, SECOND, config};
 
 const RATE: u64 = 125_000;
 
@@ -15,28 +16,42 @@ enum Way {
     Sender,
     Receiver,
     Both,
+    /// The far end asks for the reverse direction.
+    Asked,
 }
 
-const WAYS: [Way; 3] = [Way::Sender, Way::Receiver, Way::Both];
+const WAYS: [Way; 4] = [Way::Sender, Way::Receiver, Way::Both, Way::Asked];
 
 impl Way {
     fn request(self, net: &Net, rate: u64) -> ReserveRequest {
         ReserveRequest {
             session: Some(SessionId([7; 16])),
             receiver_initiated: self == Self::Receiver,
-            bidirectional: self == Self::Both,
+            bidirectional: self.is_both(),
             ..net.request(rate)
         }
     }
 
+    const fn is_both(self) -> bool {
+        matches!(self, Self::Both | Self::Asked)
+    }
+
+    fn config(self, mode: Mode) -> Config {
+        let mut config = config(mode);
+        if let Some(qos) = config.qos.as_mut().filter(|_| self == Self::Asked) {
+            qos.way_back = ReverseDirection::Ask;
+        }
+        config
+    }
+
     /// What the nodes of the chain hold.
     fn whole(self, rate: u64) -> [u64; 4] {
-        if self == Self::Both { [rate, 2 * rate, 2 * rate, rate] } else { [rate, rate, rate, 0] }
+        if self.is_both() { [rate, 2 * rate, 2 * rate, rate] } else { [rate, rate, rate, 0] }
     }
 }
 
 fn reserved(way: Way, seed: u64, mode: Mode) -> Net {
-    let mut net = Net::chain(seed, mode);
+    let mut net = Net::row(seed, vec![way.config(mode); 4]);
     net.reserve(1, way.request(&net, RATE));
     net.granted(1, 5);
     net.expect_held(2, &way.whole(RATE));

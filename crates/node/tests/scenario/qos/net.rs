@@ -172,16 +172,16 @@ impl Net {
 
     /// Waits until the user at the first node receives the grant of a command.
     pub(crate) fn granted(&mut self, id: u64, limit: u64) -> Granted {
-        let of = |sim: &Sim<Host>, node| {
+        let granted = |sim: &Sim<Host>, node| {
             events_of(sim, node, id).into_iter().find_map(|event| match event {
                 QosEvent::Granted(granted) => Some(granted.clone()),
                 _ => None,
             })
         };
         let node = self.nodes[0];
-        let came = self.sim.wait(SECOND * u32::try_from(limit).unwrap(), |sim| of(sim, node).is_some());
+        let came = self.sim.wait(SECOND * u32::try_from(limit).unwrap(), |sim| granted(sim, node).is_some());
         assert!(came, "{:?}", self.sim.events());
-        of(&self.sim, node).unwrap()
+        granted(&self.sim, node).unwrap()
     }
 
     /// A counter of the application, summed over all nodes.

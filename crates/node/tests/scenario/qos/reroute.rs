@@ -126,11 +126,11 @@ impl Diamond {
     }
 
     pub(super) fn state(&self) -> Vec<(String, Vec<(u32, u64)>)> {
-        let of = |node: &NodeId| {
+        let reserved_at = |node: &NodeId| {
             let at = self.sim.reservations(*node).map(|(_, r)| (r.ifindex.0, r.traffic.rate));
             (self.sim.name(*node).to_owned(), at.collect())
         };
-        self.nodes.iter().map(of).collect()
+        self.nodes.iter().map(reserved_at).collect()
     }
 
     /// A counter of the application at one node.

@@ -21,7 +21,7 @@ use signalbox_sim::{Captured, Sim};
 use super::net::Host;
 use super::oracle::{Claim, Demand, Oracle, Place};
 use super::world::{BLOCKADE, REFRESH, Storm, World};
-use crate::gone::{self, Seen};
+use crate::after_end::{self, EndCounts};
 use crate::parts::run_part;
 
 /// Number of seeds, unless the environment variable is set.
@@ -192,9 +192,9 @@ impl World {
     }
 
     /// Nothing that makes path state left a node after its tear.
-    fn gone(&self) -> Seen {
+    fn after_end(&self) -> EndCounts {
         let composed = |captured: &Captured| [self.hosts.contains(&captured.from), true];
-        match gone::look(self.sim.captured(), self.asked.clone(), gone::paths, composed) {
+        match after_end::check(self.sim.captured(), self.path_requests.clone(), after_end::paths, composed) {
             Ok(seen) => seen,
             Err(fault) => panic!("{}", self.says(&fault)),
         }
@@ -237,7 +237,7 @@ struct Met {
     /// Links that were lost permanently.
     lost: usize,
     /// Tears, and states that came back after them.
-    gone: Seen,
+    after_end: EndCounts,
 }
 
 impl Met {
@@ -290,7 +290,7 @@ fn run(seed: u64, storm: Storm, met: &mut Met) {
     if let Some(left) = World::left(&world.sim) {
         panic!("{}", world.says(&left));
     }
-    met.gone.add(world.gone());
+    met.after_end.add(world.after_end());
 }
 
 /// Opens sessions, does actions of users, and injects faults.
@@ -321,8 +321,8 @@ fn campaign(part: u64, storm: Storm) {
     let seeds = run_part(part, 3, SEEDS, |seed| run(seed, storm, &mut met));
     eprintln!("{storm:?}: {met:?}");
     if let Some(seeds) = seeds {
-        let Met { reservations, refused, blockades, by_name, repairs, sure, lost, gone } = met;
-        assert!(gone.ends > 100 && gone.again > 10, "{gone:?}");
+        let Met { reservations, refused, blockades, by_name, repairs, sure, lost, after_end } = met;
+        assert!(after_end.ends > 100 && after_end.again > 10, "{after_end:?}");
         assert!(reservations > 100 && refused > 10 && blockades > 10 && by_name > 100, "{seeds} idle seeds");
         assert!(sure > 20, "{seeds} seeds without a shortage");
         assert!(storm != Storm::Routes || repairs > 10 && lost > 10, "no path was repaired");
@@ -347,7 +347,7 @@ fn paths_that_change_leave_what_receivers_hold() {
 /// O18: senders end soon after their state changed, while messages about it wait at the nodes.
 #[test]
 fn what_waits_ends_with_its_sender() {
-    let mut seen = Seen::default();
+    let mut seen = EndCounts::default();
     let seeds = run_part(0, 1, SEEDS / 5, |seed| {
         let mut world = World::new(seed, Storm::Restarts);
         world.sim.capture_all();
@@ -357,7 +357,7 @@ fn what_waits_ends_with_its_sender() {
         }
         world.close();
         world.sim.run_for(LIFETIME);
-        seen.add(world.gone());
+        seen.add(world.after_end());
     });
     if seeds.is_some() {
         assert!(seen.ends > 1000, "{seen:?}");

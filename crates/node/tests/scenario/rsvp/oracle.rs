@@ -131,7 +131,7 @@ impl Scene<'_> {
     /// Larger requests that a node on the path merges with that of a receiver towards a previous hop, although for
     /// another sender.
     fn larger(&self, receiver: NodeId) -> Vec<u64> {
-        let own = self.rate(receiver);
+        let own_rate = self.rate(receiver);
         let meet = |other: NodeId| {
             (0..self.trees.len()).any(|one| {
                 let first = self.route_of(one, receiver);
@@ -142,7 +142,7 @@ impl Scene<'_> {
         };
         let others = self.play.sinks.keys().copied().filter(|other| *other != receiver);
         let others = others.filter_map(|other| Some((other, self.rate(other)?)));
-        others.filter(|(other, rate)| Some(*rate) > own && meet(*other)).map(|(_, rate)| rate).collect()
+        others.filter(|(other, rate)| Some(*rate) > own_rate && meet(*other)).map(|(_, rate)| rate).collect()
     }
 
     /// The reservation at a link: with FF for one sender, otherwise for all.

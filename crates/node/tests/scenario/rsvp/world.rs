@@ -18,7 +18,7 @@ use signalbox_sim::{Family, Impairment, LinkConfig, LinkId, NodeId, Sim};
 
 use super::net::Host;
 use super::spec::Spec;
-use crate::gone::{Asked, Path};
+use crate::after_end::{Path, StateRequests};
 use crate::net::WALL_US;
 
 /// The refresh period R; all other timers are in proportion to those of the RFCs.
@@ -124,7 +124,7 @@ pub(crate) struct World {
     /// Links that are lost permanently.
     pub(crate) lost: BTreeSet<LinkId>,
     /// When users announced senders.
-    pub(crate) asked: Asked<Path>,
+    pub(crate) path_requests: StateRequests<Path>,
     laid: BTreeMap<(NodeId, IpAddr, IpAddr), MulticastRoute>,
     random: Random,
 }
@@ -254,7 +254,7 @@ impl World {
             shares,
             plays: Vec::new(),
             lost: BTreeSet::new(),
-            asked: Asked::new(),
+            path_requests: StateRequests::new(),
             laid: BTreeMap::new(),
             random,
         }
@@ -336,7 +336,7 @@ impl World {
         };
         let id = play.sender_id(actor);
         let state = (play.session, request.template);
-        self.asked.entry((actor.node, state)).or_default().push(self.sim.now());
+        self.path_requests.entry((actor.node, state)).or_default().push(self.sim.now());
         self.command(actor.node, id, rsvp::Command::Session(play.session));
         self.command(actor.node, id, rsvp::Command::Sender(request));
     }

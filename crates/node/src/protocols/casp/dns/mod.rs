@@ -22,7 +22,7 @@ use signalbox_core::rng::Random;
 use signalbox_core::{Time, invariant};
 
 use self::message::{Data, Fault, Kind, Name};
-use crate::channels::{Down, Outbox};
+use crate::channels::{DriverRequest, Outbox};
 
 /// Number of the mechanism for the messaging layer.
 pub const DNS: u8 = 1;
@@ -218,12 +218,12 @@ impl Dns {
         }
         domain.waiting.push((id, dst));
         if domain.lookup.is_none() {
-            self.ask(now, place, 0);
+            self.query(now, place, 0);
         }
     }
 
     /// Opens a stream to a resolver; none left: the lookup failed.
-    fn ask(&mut self, now: Time, place: usize, resolver: usize) {
+    fn query(&mut self, now: Time, place: usize, resolver: usize) {
         let Some(domain) = invariant!(self.domains.get_mut(place), "a question has a domain") else { return };
         let Some(address) = self.resolvers.get(resolver) else {
             self.counters.failed += 1;
@@ -259,7 +259,7 @@ impl Dns {
             (Some(local), Some(peer)) => {
                 lookup.opened = true;
                 let peer = SocketAddr::new(*peer, PORT);
-                out.push(Down::Open { stream, kind: StreamKind::Tcp, local, peer });
+                out.push(DriverRequest::Open { stream, kind: StreamKind::Tcp, local, peer });
             }
             _ => self.closed(now, stream),
         }
@@ -296,7 +296,7 @@ impl Dns {
             lookup.octets.drain(..2 + length);
             if let Err(fault) = self.message(now, place, &message, out) {
                 tracing::debug!(?fault, "a resolver gave no answer");
-                out.push(Down::Close { stream, abort: true });
+                out.push(DriverRequest::Close { stream, abort: true });
                 return self.closed(now, stream);
             }
         }
@@ -351,7 +351,7 @@ impl Dns {
         if open.is_empty() {
             let (mut servers, ttl) = (core::mem::take(servers), *ttl);
             servers.retain(|server| !server.addresses.is_empty());
-            out.push(Down::Close { stream, abort: false });
+            out.push(DriverRequest::Close { stream, abort: false });
             let lasts = if servers.is_empty() {
                 self.counters.empty += 1;
                 NEGATIVE
@@ -374,7 +374,7 @@ impl Dns {
             return;
         };
         self.counters.attempts_failed += 1;
-        self.ask(now, place, lookup.resolver + 1);
+        self.query(now, place, lookup.resolver + 1);
     }
 
     /// Ends what takes too long.
@@ -384,7 +384,7 @@ impl Dns {
             let due = lookup.filter(|lookup| lookup.deadline <= now);
             if let Some((stream, opened)) = due.map(|lookup| (lookup.stream, lookup.opened)) {
                 if opened {
-                    out.push(Down::Close { stream, abort: true });
+                    out.push(DriverRequest::Close { stream, abort: true });
                 }
                 self.closed(now, stream);
             }
@@ -421,10 +421,10 @@ impl Dns {
         }
         let usable = |server: &Server, all: bool| {
             let good = |one: &&IpAddr| all || avoided.get(*one).is_none_or(|until| *until <= now);
-            let of = |same: bool| {
+            let of_family = |same: bool| {
                 server.addresses.iter().filter(move |one| (one.is_ipv4() == dst.is_ipv4()) == same)
             };
-            of(true).find(good).or_else(|| of(false).find(good)).copied()
+            of_family(true).find(good).or_else(|| of_family(false).find(good)).copied()
         };
         // If none of them can be reached, they are tried again.
         let all = !servers.iter().any(|server| usable(server, false).is_some());

@@ -118,10 +118,10 @@ impl Rig {
                 let (mut owner, mut records) = (query.1[..query.1.len() - 4].to_vec(), Vec::new());
                 let kind = u16::from_be_bytes(*query.1[owner.len()..].first_chunk().unwrap());
                 for _ in 0..20 {
-                    let of = |kind| self.zone.iter().filter(move |one| one.1 == kind);
-                    let here = |one: &&Record| name(one.0) == owner;
-                    records.extend(of(kind).filter(here).cloned());
-                    let Some(alias) = of(5).find(here).cloned() else { break };
+                    let of_kind = |kind| self.zone.iter().filter(move |one| one.1 == kind);
+                    let of_owner = |one: &&Record| name(one.0) == owner;
+                    records.extend(of_kind(kind).filter(of_owner).cloned());
+                    let Some(alias) = of_kind(5).find(of_owner).cloned() else { break };
                     owner.clone_from(&alias.3);
                     records.push(alias);
                 }

@@ -164,8 +164,8 @@ impl Edge {
     }
 
     fn act(&mut self) {
-        let one = self.world.below(self.wanted.len());
-        let (wanted, last) = (self.wanted[one], self.world.net.last());
+        let at = self.world.below(self.wanted.len());
+        let (wanted, last) = (self.wanted[at], self.world.net.last());
         let (node, id) = match self.world.random.range(0..6) {
             0 => (last, wanted.reservation()),
             1 => (last, wanted.block()),

@@ -22,7 +22,7 @@ use signalbox_node::{Config, Node};
 use signalbox_sim::{Captured, Impairment, NodeId, Sim, StreamConfig};
 
 use super::net::{Kind, Net, sessions};
-use crate::gone::{self, Seen};
+use crate::after_end::{self, EndCounts};
 use crate::parts::run_part;
 
 /// Number of seeds of each campaign, unless the environment variable is set.
@@ -166,7 +166,7 @@ impl World {
     }
 
     /// Every session ends, and nothing is left. The result is what was seen of their ends.
-    fn expect_nothing(&mut self) -> Seen {
+    fn expect_nothing(&mut self) -> EndCounts {
         let boxes = self.boxes.clone();
         let nothing = |sim: &Sim<Node>| boxes.iter().all(|node| sim.pinholes(*node).next().is_none());
         let gone = self.net.sim.wait(Duration::from_secs(5), nothing);
@@ -175,8 +175,13 @@ impl World {
         let quiet = self.net.sim.wait(LIFETIME + HOLD, quiet);
         assert!(quiet, "{}", self.says("sessions are left"));
         // Nothing that makes a session left a node after its deletion.
-        let ends = |captured: &Captured| gone::between(&self.net.sim, captured);
-        match gone::look(self.net.sim.captured(), gone::Asked::new(), gone::passages, ends) {
+        let ends = |captured: &Captured| after_end::between(&self.net.sim, captured);
+        match after_end::check(
+            self.net.sim.captured(),
+            after_end::StateRequests::new(),
+            after_end::passages,
+            ends,
+        ) {
             Ok(seen) => seen,
             Err(fault) => panic!("{}", self.says(&fault)),
         }

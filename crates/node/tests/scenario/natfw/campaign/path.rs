@@ -9,7 +9,7 @@ use signalbox_sim::{Family, NodeId, Packet, Sim};
 
 use super::super::net::{FROM, Kind, Net, open};
 use super::{HOLD, LIFETIME, RECOVERY, World, campaign, settings};
-use crate::gone::Seen;
+use crate::after_end::EndCounts;
 
 /// The session that a user wants.
 #[derive(Debug, Clone, Copy)]
@@ -61,10 +61,10 @@ impl Paths {
 
     /// Does a random action of a user.
     pub(super) fn act(&mut self) {
-        let one = self.world.below(self.wanted.len());
+        let at = self.world.below(self.wanted.len());
         match self.world.random.range(0..4) {
             0 => {
-                let wanted = self.wanted[one];
+                let wanted = self.wanted[at];
                 self.world.command(wanted.from, wanted.id, natfw::Command::Close);
             }
             1 | 2 if self.wanted.len() < 8 => self.open(),
@@ -113,7 +113,7 @@ impl Paths {
     }
 
     /// After the faults: what stands works, and ends when its user says so.
-    pub(super) fn settle(&mut self, on_path: &[NodeId]) -> Seen {
+    pub(super) fn settle(&mut self, on_path: &[NodeId]) -> EndCounts {
         self.world.end_faults();
         self.pass(RECOVERY);
         // Sessions that ended behind a node without their state live for a lifetime, or for the hold time after a NOTIFY.
@@ -135,7 +135,7 @@ fn ports(sim: &Sim<Node>, node: NodeId) -> Vec<u16> {
     ports
 }
 
-fn run(seed: u64) -> Seen {
+fn run(seed: u64) -> EndCounts {
     let mut random = Sim::<Node>::new(seed).random(1);
     let count = 1 + random.range(0..4);
     let middle: Vec<_> = (0..count)
@@ -175,7 +175,7 @@ fn run(seed: u64) -> Seen {
 
 #[test]
 fn storms_leave_what_users_hold_and_nothing_else() {
-    let mut seen = Seen::default();
+    let mut seen = EndCounts::default();
     if campaign(|seed| seen.add(run(seed))).is_some() {
         assert!(seen.ends > 50, "{seen:?}");
     }

@@ -25,7 +25,7 @@ fn run(seed: u64) {
     let kinds = [Kind::Host, Kind::Plain, way, Kind::Plain, Kind::Host];
     let mut net = Net::with(seed, &kinds, |_, config| settings(config));
     let longer = LinkConfig { cost: 2, ..LinkConfig::default() };
-    net.beside(way, [1, 3], &longer, |_, config| settings(config));
+    net.add_between(way, [1, 3], &longer, |_, config| settings(config));
     let ways = [(FIRST, [1, 2]), (SECOND, [4, 5])];
     let kinds = [&kinds[..], &[way]].concat();
     let world = World::new(net, &kinds, random, |pinhole| pinhole.packets.dst_port);

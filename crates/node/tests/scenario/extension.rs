@@ -14,9 +14,9 @@ use signalbox_core::pinhole::PinholeId;
 use signalbox_core::service::{Indication, Request, SendMessage};
 use signalbox_core::{Changes, Counter, Entry, NslpId, SessionChange, SessionId, Time};
 use signalbox_node::protocol::{
-    Composed, Context, Input, LookupsOf, Needs, Next, Owners, Protocol, Restart, Setup, Size,
+    Composed, Context, Input, Needs, Next, Owners, Protocol, ProtocolLookups, Restart, Setup, Size,
 };
-use signalbox_node::{Beside, BesideCommand, BesideEvent, Config, ConfigError, Node};
+use signalbox_node::{Config, ConfigError, Extended, ExtendedCommand, ExtendedEvent, Node};
 use signalbox_sim::{Boot, Family, LinkConfig, Sim, topology};
 
 const NSLP: NslpId = NslpId(32_721);
@@ -170,7 +170,11 @@ impl Composed for Whisper {
         self.waiting.push_back(Mri::PathCoupled(PathCoupled::between(src, dst)));
     }
 
-    fn poll<E>(&mut self, _: LookupsOf<'_>, event: impl FnOnce(u64, Given) -> E) -> Option<Output<'_, E>> {
+    fn poll<E>(
+        &mut self,
+        _: ProtocolLookups<'_>,
+        event: impl FnOnce(u64, Given) -> E,
+    ) -> Option<Output<'_, E>> {
         Some(Output::Event(event(0, self.given.pop_front()?)))
     }
 
@@ -179,10 +183,10 @@ impl Composed for Whisper {
     }
 }
 
-type WhisperNode = Node<Beside<Whisper>>;
+type WhisperNode = Node<Extended<Whisper>>;
 
 fn node(seed: [u8; 32]) -> WhisperNode {
-    Node::beside(Config::default(), NSLP, seed).unwrap()
+    Node::extended(Config::default(), NSLP, seed).unwrap()
 }
 
 /// Its requests go to GIST, and GIST's indications for its number come to it. Ping, beside it, gets none of them.
@@ -194,9 +198,9 @@ fn an_application_of_another_crate_talks_through_gist() {
     topology::chain(&mut sim, &nodes, &LinkConfig::default());
     sim.run_for(Duration::ZERO);
     let command = (sim.address(nodes[0], Family::V4), sim.address(nodes[1], Family::V4));
-    sim.command(nodes[0], BesideCommand::Own { id: 0, command });
+    sim.command(nodes[0], ExtendedCommand::Extension { id: 0, command });
     sim.expect("the word", Duration::from_secs(5), |sim| !sim.events().is_empty());
-    let event = BesideEvent::Own { id: 0, event: Given::Message(DATA.to_vec(), true) };
+    let event = ExtendedEvent::Extension { id: 0, event: Given::Message(DATA.to_vec(), true) };
     assert!(sim.events().iter().any(|one| one.node == nodes[1] && one.event == event));
 }
 
@@ -204,14 +208,14 @@ fn an_application_of_another_crate_talks_through_gist() {
 #[test]
 fn what_concerns_each_protocol_comes_to_it_too() {
     let mut before = node([7; 32]);
-    let command = |command| NodeInput::Command(BesideCommand::Suite(command));
+    let command = |command| NodeInput::Command(ExtendedCommand::Suite(command));
     let reload = signalbox_node::Command::Reload(Box::new(Config::empty()));
     let speeds = signalbox_node::Command::LinkSpeeds(vec![(signalbox_core::IfIndex(2), 1000)]);
     let mut given = Vec::new();
     let mut give = |node: &mut WhisperNode, input: NodeInput<'_, _>| {
         node.handle(Time::ZERO, input);
         while let Some(output) = node.poll() {
-            if let Output::Event(BesideEvent::Own { event, .. }) = output {
+            if let Output::Event(ExtendedEvent::Extension { event, .. }) = output {
                 given.push(event);
             }
         }
@@ -235,7 +239,7 @@ fn what_concerns_each_protocol_comes_to_it_too() {
 /// The number of an application of the suite is not free, and an application needs GIST.
 #[test]
 fn an_application_that_gist_cannot_serve_is_refused() {
-    let error = |suite, nslp| WhisperNode::beside(suite, nslp, [7; 32]).unwrap_err().to_string();
+    let error = |suite, nslp| WhisperNode::extended(suite, nslp, [7; 32]).unwrap_err().to_string();
     let taken = error(Config::default(), NslpId::PING);
     assert_eq!(taken, "NSLPID 32704 is that of ping and of whisper: take another for one of them");
     let alone = error(Config::empty(), NSLP);

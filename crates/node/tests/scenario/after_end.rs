@@ -1,7 +1,7 @@
 //! What waits to be sent for a state dies with the state (O18): after a node has sent the end of a state to a next hop, no message that
 //! makes the state leaves the node to that hop, unless its user, or a message from the nodes before it, asked for the state after that.
 //!
-//! It is an observer of packets: it knows nothing of the engines. A campaign captures the packets of a run and gives them to [`look`].
+//! It is an observer of packets: it knows nothing of the engines. A campaign captures the packets of a run and gives them to [`check`].
 
 use core::fmt::Debug;
 use core::net::IpAddr;
@@ -18,7 +18,7 @@ use signalbox_sim::{Captured, Family, LinkId, NodeId, Packet, Sim};
 
 /// What a message does to a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Does {
+pub(crate) enum Effect {
     /// It makes or refreshes the state. A number orders the messages about it, if they have one.
     Makes(Option<u32>),
     /// The node that gets it makes the state.
@@ -31,9 +31,9 @@ pub(crate) enum Does {
 
 /// A message about a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Said<K> {
+pub(crate) struct StateMessage<K> {
     pub(crate) state: K,
-    pub(crate) does: Does,
+    pub(crate) effect: Effect,
 }
 
 /// The next hop of a packet: its address or, where messages go to the end of the flow, the link.
@@ -44,79 +44,80 @@ pub(crate) enum Hop {
 }
 
 /// When somebody asked a node for a state.
-pub(crate) type Asked<K> = BTreeMap<(NodeId, K), Vec<Time>>;
+pub(crate) type StateRequests<K> = BTreeMap<(NodeId, K), Vec<Time>>;
 
 /// What was seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct EndCounts {
     /// Ends of states that left a node.
     pub(crate) ends: usize,
     /// Messages that made a state again that had ended, because somebody asked for it.
     pub(crate) again: usize,
 }
 
-impl Seen {
+impl EndCounts {
     pub(crate) const fn add(&mut self, other: Self) {
         self.ends += other.ends;
         self.again += other.again;
     }
 }
 
-/// Looks at the packets of a run, in their order. `asked`: when users asked for states. `says`: what a packet says about states, and to
-/// which hop. `ends`: whether the node that put a packet on the link composed it, and whether it is for the node at the other end;
-/// others only pass it on.
+/// Looks at the packets of a run, in their order. `requests`: when users asked for states. `messages_of`: the messages about states in a
+/// packet, and the hop to which they go. `ends`: whether the node that put a packet on the link composed it, and whether it is for the
+/// node at the other end; others only pass it on.
 ///
 /// # Errors
 /// A message that made a state again for which no request had come.
-pub(crate) fn look<'a, K: Ord + Copy + Debug>(
+pub(crate) fn check<'a, K: Ord + Copy + Debug>(
     packets: impl Iterator<Item = &'a Captured>,
-    mut asked: Asked<K>,
-    says: impl Fn(&Captured) -> Option<(Hop, Vec<Said<K>>)>,
+    mut requests: StateRequests<K>,
+    messages_of: impl Fn(&Captured) -> Option<(Hop, Vec<StateMessage<K>>)>,
     ends: impl Fn(&Captured) -> [bool; 2],
-) -> Result<Seen, String> {
-    let mut ended: BTreeMap<(NodeId, Hop, K), (Time, Does)> = BTreeMap::new();
-    let mut seen = Seen::default();
+) -> Result<EndCounts, String> {
+    let mut ended: BTreeMap<(NodeId, Hop, K), (Time, Effect)> = BTreeMap::new();
+    let mut counts = EndCounts::default();
     for packet in packets {
-        let Some((hop, all)) = says(packet) else { continue };
+        let Some((hop, messages)) = messages_of(packet) else { continue };
         let [composed, arrives] = ends(packet);
-        for Said { state, does } in all {
-            if arrives && matches!(does, Does::Makes(_) | Does::AsksFor) {
-                asked.entry((packet.to, state)).or_default().extend(packet.arrives.iter().flatten());
+        for StateMessage { state, effect } in messages {
+            if arrives && matches!(effect, Effect::Makes(_) | Effect::AsksFor) {
+                requests.entry((packet.to, state)).or_default().extend(packet.arrives.iter().flatten());
             }
             if !composed {
                 continue;
             }
             let key = (packet.from, hop, state);
-            let number = match does {
-                Does::Makes(number) => number,
-                Does::AsksFor => continue,
-                Does::Ends | Does::EndsUpTo(_) => {
-                    seen.ends += 1;
+            let number = match effect {
+                Effect::Makes(number) => number,
+                Effect::AsksFor => continue,
+                Effect::Ends | Effect::EndsUpTo(_) => {
+                    counts.ends += 1;
                     // The end of the whole state counts, also if that of an old branch follows.
-                    if does == Does::Ends || !matches!(ended.get(&key), Some((_, Does::Ends))) {
-                        ended.insert(key, (packet.at, does));
+                    if effect == Effect::Ends || !matches!(ended.get(&key), Some((_, Effect::Ends))) {
+                        ended.insert(key, (packet.at, effect));
                     }
                     continue;
                 }
             };
             let Some((end, how)) = ended.get(&key).copied() else { continue };
             let since = |at: &Time| (end..=packet.at).contains(at);
-            let is_asked = asked.get(&(packet.from, state)).is_some_and(|all| all.iter().any(since));
+            let is_requested =
+                requests.get(&(packet.from, state)).is_some_and(|times| times.iter().any(since));
             let newer = match (how, number) {
-                (Does::EndsUpTo(last), Some(number)) => number.wrapping_sub(last).wrapping_sub(1) < 1 << 31,
+                (Effect::EndsUpTo(last), Some(number)) => number.wrapping_sub(last).wrapping_sub(1) < 1 << 31,
                 _ => false,
             };
-            if !is_asked && !newer {
+            if !is_requested && !newer {
                 return Err(format!(
                     "{state:?} ended at {end} for {hop:?}, and {} made it again at {}",
                     packet.from, packet.at
                 ));
             }
             ended.remove(&key);
-            seen.again += 1;
+            counts.again += 1;
         }
     }
-    Ok(seen)
+    Ok(counts)
 }
 
 /// Whether a datagram has an address of the node that put it on the link, and one of the node at the other end.
@@ -133,20 +134,20 @@ pub(crate) fn between<N: signalbox_core::node::NodeEngine>(sim: &Sim<N>, capture
 pub(crate) type Path = (rsvp::Session, rsvp::Filter);
 
 /// Path and PathTear, also in Bundles.
-pub(crate) fn paths(captured: &Captured) -> Option<(Hop, Vec<Said<Path>>)> {
+pub(crate) fn paths(captured: &Captured) -> Option<(Hop, Vec<StateMessage<Path>>)> {
     if captured.packet.protocol != 46 {
         return None;
     }
     let message = rsvp::Message::parse(&captured.packet.payload).ok()?;
-    let mut said = Vec::new();
+    let mut messages = Vec::new();
     let mut read = |message: &rsvp::Message<'_>| {
-        let does = match message.kind {
-            rsvp::MessageType::PATH => Does::Makes(None),
-            rsvp::MessageType::PATH_TEAR => Does::Ends,
+        let effect = match message.kind {
+            rsvp::MessageType::PATH => Effect::Makes(None),
+            rsvp::MessageType::PATH_TEAR => Effect::Ends,
             _ => return,
         };
         if let (Some(session), Some(sender)) = (message.session, message.sender) {
-            said.push(Said { state: (session, sender), does });
+            messages.push(StateMessage { state: (session, sender), effect });
         }
     };
     if message.kind == rsvp::MessageType::BUNDLE {
@@ -156,7 +157,7 @@ pub(crate) fn paths(captured: &Captured) -> Option<(Hop, Vec<Said<Path>>)> {
     } else {
         read(&message);
     }
-    Some((Hop::Link(captured.link), said))
+    Some((Hop::Link(captured.link), messages))
 }
 
 /// The Data message of GIST in a packet.
@@ -169,7 +170,7 @@ fn gist_data(packet: &Packet) -> Option<(NslpId, SessionId, &[u8])> {
 }
 
 /// RESERVEs and tears of the QoS NSLP over datagrams, those of listed sessions too.
-pub(crate) fn reservations(captured: &Captured) -> Option<(Hop, Vec<Said<SessionId>>)> {
+pub(crate) fn reservations(captured: &Captured) -> Option<(Hop, Vec<StateMessage<SessionId>>)> {
     let (nslp, session, data) = gist_data(&captured.packet)?;
     let message = qos::Message::parse(data).ok()?;
     let hop = Hop::Node(captured.packet.dst.ip());
@@ -177,48 +178,49 @@ pub(crate) fn reservations(captured: &Captured) -> Option<(Hop, Vec<Said<Session
         return None;
     }
     if message.is_reserve_init() && message.kind == qos::MessageType::QUERY {
-        return Some((hop, vec![Said { state: session, does: Does::AsksFor }]));
+        return Some((hop, vec![StateMessage { state: session, effect: Effect::AsksFor }]));
     }
     if message.kind != qos::MessageType::RESERVE {
         return None;
     }
     let rsn = message.rsn?;
-    let does = match (message.is_tear(), message.rii) {
-        (false, _) => Does::Makes(Some(rsn.number)),
-        (true, Some(_)) => Does::Ends,
-        (true, None) => Does::EndsUpTo(rsn.number),
+    let effect = match (message.is_tear(), message.rii) {
+        (false, _) => Effect::Makes(Some(rsn.number)),
+        (true, Some(_)) => Effect::Ends,
+        (true, None) => Effect::EndsUpTo(rsn.number),
     };
-    let mut said = vec![Said { state: session, does }];
+    let mut messages = vec![StateMessage { state: session, effect }];
     // The other direction of a bidirectional reservation begins where this one ends.
     let other = message.bound_sessions.sessions().filter(|_| !message.is_tear());
     let other = other.filter(|bound| bound.code == qos::BindingCode::BIDIRECTIONAL);
-    said.extend(other.map(|bound| Said { state: bound.session, does: Does::AsksFor }));
+    messages.extend(other.map(|bound| StateMessage { state: bound.session, effect: Effect::AsksFor }));
     if let (Some(sessions), Some(numbers)) = (message.session_ids, message.rsns) {
-        said.extend(sessions.iter().zip(numbers.iter()).map(|(state, number)| {
-            let does = if message.is_tear() { Does::EndsUpTo(number) } else { Does::Makes(Some(number)) };
-            Said { state, does }
+        messages.extend(sessions.iter().zip(numbers.iter()).map(|(state, number)| {
+            let effect =
+                if message.is_tear() { Effect::EndsUpTo(number) } else { Effect::Makes(Some(number)) };
+            StateMessage { state, effect }
         }));
     }
-    Some((hop, said))
+    Some((hop, messages))
 }
 
 /// CREATEs, EXTERNALs and their deletions over datagrams.
-pub(crate) fn passages(captured: &Captured) -> Option<(Hop, Vec<Said<SessionId>>)> {
+pub(crate) fn passages(captured: &Captured) -> Option<(Hop, Vec<StateMessage<SessionId>>)> {
     let (nslp, state, data) = gist_data(&captured.packet)?;
     let message = natfw::Message::parse(data).ok()?;
     let asks = matches!(message.kind, natfw::MessageType::CREATE | natfw::MessageType::EXTERNAL);
     if nslp != NslpId::NATFW || !asks {
         return None;
     }
-    let does = if message.deletes() { Does::Ends } else { Does::Makes(message.msn) };
-    Some((Hop::Node(captured.packet.dst.ip()), vec![Said { state, does }]))
+    let effect = if message.deletes() { Effect::Ends } else { Effect::Makes(message.msn) };
+    Some((Hop::Node(captured.packet.dst.ip()), vec![StateMessage { state, effect }]))
 }
 
 /// A flow of Boomerang: its ports, addresses and protocol.
 pub(crate) type Flow = (IpAddr, IpAddr, [u16; 2], u8);
 
 /// Requests of Boomerang on their way to the far end, and those that ask for nothing: releases, and requests that nodes lowered to nothing.
-pub(crate) fn requests(captured: &Captured) -> Option<(Hop, Vec<Said<Flow>>)> {
+pub(crate) fn requests(captured: &Captured) -> Option<(Hop, Vec<StateMessage<Flow>>)> {
     let Packet { src, dst, payload, .. } = &captured.packet;
     let message = boomerang::Message::parse(payload, dst.is_ipv6()).ok()?;
     let body = message.body.as_ref()?;
@@ -229,22 +231,23 @@ pub(crate) fn requests(captured: &Captured) -> Option<(Hop, Vec<Said<Flow>>)> {
     let classifier = &body.flow.classifier;
     let state =
         (classifier.src, classifier.dst, [classifier.src_port, classifier.dst_port], classifier.protocol);
-    let does = if rates.is_zero() { Does::Ends } else { Does::Makes(None) };
-    Some((Hop::Link(captured.link), vec![Said { state, does }]))
+    let effect = if rates.is_zero() { Effect::Ends } else { Effect::Makes(None) };
+    Some((Hop::Link(captured.link), vec![StateMessage { state, effect }]))
 }
 
 /// A session of CASP with one flow.
 pub(crate) type CaspState = (SessionId, casp::FlowId);
 
 /// Messages and tear-downs of CASP over UDP along the flow.
-pub(crate) fn casp_sessions(captured: &Captured) -> Option<(Hop, Vec<Said<CaspState>>)> {
+pub(crate) fn casp_sessions(captured: &Captured) -> Option<(Hop, Vec<StateMessage<CaspState>>)> {
     let casp::Message::Signaling(message) = casp::Message::parse(&captured.packet.payload).ok()? else {
         return None;
     };
     if message.flags.is_reverse() || message.route.is_some() {
         return None;
     }
-    let does = if message.flags.contains(casp::Flags::TEAR_DOWN) { Does::Ends } else { Does::Makes(None) };
+    let effect =
+        if message.flags.contains(casp::Flags::TEAR_DOWN) { Effect::Ends } else { Effect::Makes(None) };
     let state = (message.session, message.flow);
-    Some((Hop::Node(captured.packet.dst.ip()), vec![Said { state, does }]))
+    Some((Hop::Node(captured.packet.dst.ip()), vec![StateMessage { state, effect }]))
 }

@@ -55,14 +55,14 @@ struct Client {
 
 /// All clients of other processes. They are few: a list is enough.
 #[derive(Debug, Default)]
-pub(super) struct Outside {
+pub(super) struct ExternalClients {
     all: Vec<Client>,
     /// Sessions that clients held until they left, or that they need no longer.
     left: VecDeque<(ClientType, SessionId, FlowId)>,
     events: VecDeque<(u64, ClientEvent)>,
 }
 
-impl Outside {
+impl ExternalClients {
     fn find(&mut self, id: u64) -> Option<&mut Client> {
         self.all.iter_mut().find(|one| one.id == id)
     }
@@ -123,23 +123,23 @@ impl Outside {
     /// A client ends. Its number is free at once; its sessions are given up in portions.
     pub(super) fn leave(&mut self, id: u64, engine: &mut Casp) {
         let Some(at) = self.all.iter().position(|one| one.id == id) else { return };
-        let one = self.all.swap_remove(at);
-        tracing::info!(client = one.client.0, "client left");
-        engine.unregister(one.client);
-        self.left.extend(one.held.into_iter().map(|(session, flow)| (one.client, session, flow)));
+        let client = self.all.swap_remove(at);
+        tracing::info!(client = client.client.0, "client left");
+        engine.unregister(client.client);
+        self.left.extend(client.held.into_iter().map(|(session, flow)| (client.client, session, flow)));
     }
 
     /// Gives up some sessions that clients held. One that another client holds goes on. False if there were none.
     pub(super) fn give_up(&mut self, now: Time, engine: &mut Casp) -> bool {
-        let some = self.left.len().min(PORTION);
-        for (client, session, flow) in self.left.drain(..some) {
+        let portion = self.left.len().min(PORTION);
+        for (client, session, flow) in self.left.drain(..portion) {
             if self.all.iter().any(|one| one.held.contains(&(session, flow))) {
                 continue;
             }
             let request = RequestOf::Hold { session, flow, on: false };
             engine.handle(now, Input::Request { client, request });
         }
-        some > 0
+        portion > 0
     }
 
     /// Takes an indication for a client of another process, if one has the number.
