@@ -14,8 +14,8 @@ use signalbox_node::casp::{
     SeriesEvent, SessionView, Transport,
 };
 
+use crate::requester::requester_fields;
 use crate::types::{self, count, filter, micros, pinhole_rule, session_id};
-use crate::who::who;
 
 /// State of a session.
 #[must_use]
@@ -126,27 +126,27 @@ pub fn pinholes(
         (None, false) => common::PinholeRole::Forwarder,
     };
     let state = if row.granted { common::PinholeState::Established } else { common::PinholeState::Pending };
-    let asked = row.requester.as_ref().map(who);
-    let one = common::Pinhole {
+    let requester = row.requester.as_ref().map(requester_fields);
+    let pinhole = common::Pinhole {
         session_id: session_id(row.session),
         protocol: common::Protocol::Casp.into(),
         flow: Some(filter(&row.flow.filter())),
         role: role.into(),
         state: state.into(),
-        neighbor: asked.as_ref().and_then(|who| who.neighbor.clone()),
-        proof: asked.as_ref().and_then(|who| who.proof.clone()),
-        identity: asked.as_ref().and_then(|who| who.identity.clone()),
-        claimed: asked.and_then(|who| who.claimed),
+        neighbor: requester.as_ref().and_then(|fields| fields.neighbor.clone()),
+        proof: requester.as_ref().and_then(|fields| fields.proof.clone()),
+        identity: requester.as_ref().and_then(|fields| fields.identity.clone()),
+        claimed: requester.and_then(|fields| fields.claimed),
         expires_in_us: micros(row.until.since(now)),
         ..common::Pinhole::default()
     };
     let rule = |rule: &RuleView| common::Pinhole {
         rule: Some(pinhole_rule(&rule.pinhole(), rule.active, seen.next().flatten())),
         policy_rule: rule.policy.clone(),
-        ..one.clone()
+        ..pinhole.clone()
     };
     let rows: Vec<_> = row.rules.iter().map(rule).collect();
-    if rows.is_empty() { vec![one] } else { rows }
+    if rows.is_empty() { vec![pinhole] } else { rows }
 }
 
 /// An event of a passage with the identifier `id`.

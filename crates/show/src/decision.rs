@@ -3,8 +3,8 @@
 use signalbox_api::v1;
 use signalbox_node::resources::decision::{By, Decision, End, Outcome, Subject, Why};
 
+use crate::requester::{RequesterFields, counted, requester_fields};
 use crate::types;
-use crate::who::{Who, counted, who};
 
 /// A decision. `time_unix_us` is the time of day at which it was made, `request_id` that of the call that asked for it.
 #[must_use]
@@ -14,7 +14,7 @@ pub fn decision(decision: &Decision, time_unix_us: u64, request_id: Option<[u8; 
         Why::Refusal(refusal) => (None, (refusal.available > 0).then_some(refusal.available)),
         Why::Allowed | Why::Protocol(_) | Why::End(_) | Why::Lost(_) | Why::Reduced => (None, None),
     };
-    let Who { neighbor, proof, identity, claimed } = who(&decision.requester);
+    let RequesterFields { neighbor, proof, identity, claimed } = requester_fields(&decision.requester);
     v1::Decision {
         time_unix_us,
         outcome: outcome(decision.outcome).into(),

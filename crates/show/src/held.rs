@@ -8,8 +8,8 @@ use signalbox_node::resources::GrantId;
 use signalbox_node::resources::intserv::RSpec;
 use signalbox_node::resources::view::{LinkView, ReservationView};
 
+use crate::requester::{RequesterFields, requester_fields};
 use crate::types;
-use crate::who::{Who, who};
 
 /// The identifier of a reservation for administrators.
 #[must_use]
@@ -51,7 +51,7 @@ pub fn guaranteed(rspec: Option<RSpec>) -> v1::Guaranteed {
 pub fn row(node: &Node, held: &ReservationView<'_>) -> v1::Reservation {
     let session = node.qos().filter(|_| held.owner.protocol == ReserverId::QOS);
     let session = session.and_then(|qos| qos.session_of(held.owner.key));
-    let Who { neighbor, proof, identity, claimed } = who(held.requester);
+    let RequesterFields { neighbor, proof, identity, claimed } = requester_fields(held.requester);
     v1::Reservation {
         id: id(held.grant),
         protocol: types::owner(held.owner.protocol).into(),

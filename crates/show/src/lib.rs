@@ -9,5 +9,5 @@ pub mod gist;
 pub mod held;
 pub mod ping;
 pub mod qos;
+pub mod requester;
 pub mod types;
-pub mod who;

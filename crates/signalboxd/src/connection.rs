@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// How long a connection stands without a call.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
+pub(crate) struct Timeouts {
     /// Until the first one.
     pub(crate) first: Duration,
     /// After the last one.
@@ -33,7 +33,7 @@ pub(crate) struct Patience {
     pub(crate) refused: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
         Self {
             first: Duration::from_secs(10),
@@ -45,13 +45,13 @@ impl Default for Patience {
 
 /// Where connections come in; cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Door {
+pub(crate) struct Acceptor {
     pub(crate) limits: Limits,
     pub(crate) roles: Roles,
-    pub(crate) patience: Patience,
+    pub(crate) timeouts: Timeouts,
 }
 
-impl Door {
+impl Acceptor {
     /// Lets a connection in; `None`: even its calls cannot be refused, because too many others wait for that.
     pub(crate) fn admit(&self, stream: UnixStream) -> Option<Connection> {
         let caller = stream.peer_cred().ok().map(|cred| Caller { user: cred.uid(), group: cred.gid() });
@@ -63,9 +63,9 @@ impl Door {
         };
         let in_use = Arc::new(Mutex::new(Use { open: 0, called: false, since: Instant::now() }));
         let peer = Peer { caller, privileged, refused, in_use };
-        let first = if refused { self.patience.refused } else { self.patience.first };
+        let first = if refused { self.timeouts.refused } else { self.timeouts.first };
         let timer = Box::pin(sleep(first));
-        Some(Connection { stream, peer, patience: self.patience, timer, _place: place })
+        Some(Connection { stream, peer, timeouts: self.timeouts, timer, _place: place })
     }
 }
 
@@ -129,7 +129,7 @@ impl Drop for OpenCall {
 pub(crate) struct Connection {
     stream: UnixStream,
     peer: Peer,
-    patience: Patience,
+    timeouts: Timeouts,
     timer: Pin<Box<Sleep>>,
     _place: Place,
 }
@@ -144,9 +144,9 @@ impl Connection {
             let until = if self.peer.refused {
                 now
             } else if in_use.open > 0 {
-                now + self.patience.idle
+                now + self.timeouts.idle
             } else {
-                in_use.since + if in_use.called { self.patience.idle } else { self.patience.first }
+                in_use.since + if in_use.called { self.timeouts.idle } else { self.timeouts.first }
             };
             drop(in_use);
             if until <= now {
@@ -217,14 +217,14 @@ impl AsyncWrite for Connection {
 #[derive(Debug)]
 pub(crate) struct Incoming {
     listener: UnixListener,
-    door: Door,
+    acceptor: Acceptor,
     pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl Incoming {
     /// Those of a listening socket.
-    pub(crate) const fn new(listener: UnixListener, door: Door) -> Self {
-        Self { listener, door, pause: None }
+    pub(crate) const fn new(listener: UnixListener, acceptor: Acceptor) -> Self {
+        Self { listener, acceptor, pause: None }
     }
 }
 
@@ -239,7 +239,7 @@ impl Stream for Incoming {
             }
             match ready!(self.listener.poll_accept(cx)) {
                 Ok((stream, _)) => {
-                    if let Some(connection) = self.door.admit(stream) {
+                    if let Some(connection) = self.acceptor.admit(stream) {
                         return Poll::Ready(Some(Ok(connection)));
                     }
                 }
@@ -260,11 +260,11 @@ mod tests {
 
     use super::*;
 
-    fn door(max_connections: u32) -> Door {
+    fn acceptor(max_connections: u32) -> Acceptor {
         let limits = Limits::new(&Control { max_connections, ..Control::default() });
         let first = Duration::from_millis(20);
-        let patience = Patience { first, idle: first, refused: first };
-        Door { limits, roles: Roles::default(), patience }
+        let timeouts = Timeouts { first, idle: first, refused: first };
+        Acceptor { limits, roles: Roles::default(), timeouts }
     }
 
     /// Reads until something comes or the connection is over.
@@ -280,11 +280,11 @@ mod tests {
     #[tokio::test]
     async fn a_connection_without_calls_is_closed() {
         let (_client, ours) = UnixStream::pair().unwrap();
-        let mut connection = door(16).admit(ours).unwrap();
+        let mut connection = acceptor(16).admit(ours).unwrap();
         assert!(is_over(&read(&mut connection).await), "the first call does not come");
 
         let (_client, ours) = UnixStream::pair().unwrap();
-        let mut connection = door(16).admit(ours).unwrap();
+        let mut connection = acceptor(16).admit(ours).unwrap();
         let call = connection.connect_info().call();
         let waits = tokio::time::timeout(Duration::from_millis(200), read(&mut connection)).await;
         assert!(waits.is_err(), "a call is open");
@@ -294,10 +294,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_without_place_lives_for_a_refusal() {
-        let door = door(1);
+        let acceptor = acceptor(1);
         let connect = || {
             let (client, ours) = UnixStream::pair().unwrap();
-            (client, door.admit(ours))
+            (client, acceptor.admit(ours))
         };
         // These connections are of the user of the daemon, who finds some more than others.
         let mut all: Vec<_> = std::iter::from_fn(|| {

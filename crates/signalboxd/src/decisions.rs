@@ -49,7 +49,7 @@ pub(crate) fn lost() -> u64 {
 
 /// What clients and signals reach; cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Kept(Arc<Shared>);
+pub(crate) struct DecisionHistory(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -61,7 +61,7 @@ struct Shared {
     reopen: AtomicBool,
 }
 
-impl Kept {
+impl DecisionHistory {
     /// Waits until what the event loop has decided so far is kept, for a moment at most.
     pub(crate) async fn catch_up(&self) {
         let (given, until) = (self.0.given.load(Ordering::Acquire), Instant::now() + CATCHING_UP);
@@ -115,19 +115,19 @@ enum Order {
 #[derive(Debug)]
 pub(crate) struct Decisions {
     queue: SyncSender<Order>,
-    kept: Kept,
+    history: DecisionHistory,
 }
 
 impl Decisions {
     /// Starts the thread. It has the privileges that the caller has now.
-    pub(crate) fn start(kept: Kept, mut file: Option<AuditFile>) -> Result<Self> {
+    pub(crate) fn start(history: DecisionHistory, mut file: Option<AuditFile>) -> Result<Self> {
         let (queue, orders) = mpsc::sync_channel(QUEUE);
-        let shared = kept.clone();
+        let shared = history.clone();
         thread::Builder::new()
             .name("decisions".into())
             .spawn(move || run(&orders, &shared, &mut file, || thread::sleep(GATHER)))
             .context("cannot start the thread of decisions")?;
-        Ok(Self { queue, kept })
+        Ok(Self { queue, history })
     }
 
     /// Takes a decision; it is dropped if too many wait. `now` and `unix_us` are the present time on both clocks.
@@ -146,7 +146,7 @@ impl Decisions {
     }
 
     fn given(&self) {
-        self.kept.0.given.fetch_add(1, Ordering::Release);
+        self.history.0.given.fetch_add(1, Ordering::Release);
     }
 
     /// Puts an order into the queue as soon as there is room. False: there was none in time.
@@ -217,7 +217,12 @@ fn order(request_id: Option<RequestId>, decision: Decision, now: Time, unix_us: 
 }
 
 /// Handles orders until one is to stop. `gather` is called for the first of those that come together.
-fn run(orders: &mpsc::Receiver<Order>, kept: &Kept, file: &mut Option<AuditFile>, mut gather: impl FnMut()) {
+fn run(
+    orders: &mpsc::Receiver<Order>,
+    history: &DecisionHistory,
+    file: &mut Option<AuditFile>,
+    mut gather: impl FnMut(),
+) {
     while let Ok(first) = orders.recv() {
         if matches!(first, Order::Decision(..)) {
             gather();
@@ -229,14 +234,14 @@ fn run(orders: &mpsc::Receiver<Order>, kept: &Kept, file: &mut Option<AuditFile>
                         let row = entry.row();
                         line::log(&row);
                         if let Some(file) = file {
-                            if kept.0.reopen.swap(false, Ordering::Relaxed) {
+                            if history.0.reopen.swap(false, Ordering::Relaxed) {
                                 file.reopen();
                             }
                             file.write(&row);
                         }
                     }
-                    kept.keep(entry);
-                    kept.0.done.fetch_add(1, Ordering::Release);
+                    history.keep(entry);
+                    history.0.done.fetch_add(1, Ordering::Release);
                 }
                 Order::Stop(done) => {
                     // The user who stops may have lost patience.

@@ -3,15 +3,15 @@
 mod counted;
 mod engine;
 mod kernel;
-mod mending;
-mod neighbours;
+mod neighbors;
+mod repair;
 mod selftest;
 mod stop;
 mod sweep;
 #[cfg(test)]
 pub(crate) mod tests;
 mod turn;
-mod wall;
+mod wall_clock;
 mod watchers;
 
 use std::time::Duration;
@@ -27,7 +27,7 @@ use signalbox_linux::{Batch, Change, Failure, Io, MulticastRoute, Undeliverable}
 use signalbox_node::{Command, Node};
 use tokio::sync::mpsc::{self, error::TryRecvError};
 
-use crate::api::{Names, held};
+use crate::api::{InterfaceNames, held};
 use crate::clients::Clients;
 use crate::decisions::Decisions;
 use crate::handover::bindings;
@@ -41,13 +41,13 @@ use counted::Counted;
 pub(crate) use counted::DaemonCounters;
 use engine::Engine;
 pub(crate) use kernel::Enforced;
-use mending::Mending;
-use neighbours::Moved;
+use neighbors::MovedNeighbors;
+use repair::KernelRepair;
 pub(crate) use selftest::Interception;
 use selftest::SelfTest;
 use sweep::Sweep;
 use turn::{Part, Turn};
-use wall::Wall;
+use wall_clock::WallClock;
 use watchers::Watchers;
 pub(crate) use watchers::{QUEUE, Watched};
 
@@ -70,17 +70,17 @@ pub(crate) struct Driver {
     decisions: Decisions,
     counters: DaemonCounters,
     /// For the control thread.
-    names: Names,
+    names: InterfaceNames,
     measurements: Measurements,
     turn: Turn,
     notifier: Notifier,
     /// When the service manager gets the next sign of life.
     watchdog_due: Time,
-    mending: Mending,
-    moved: Moved,
+    repair: KernelRepair,
+    moved_neighbors: MovedNeighbors,
     self_test: SelfTest,
     sweep: Sweep,
-    wall: Wall,
+    wall_clock: WallClock,
     reporter: Reporter,
     /// Something happened since the reporter looked.
     unreported: bool,
@@ -94,7 +94,7 @@ impl Driver {
         kernel: Enforced,
         clock: Clock,
         recorder: Option<Recorder>,
-        names: Names,
+        names: InterfaceNames,
         (notifier, decisions): (Notifier, Decisions),
     ) -> Self {
         let mut driver = Self {
@@ -111,11 +111,11 @@ impl Driver {
             turn: Turn::default(),
             notifier,
             watchdog_due: Time::ZERO,
-            mending: Mending::default(),
-            moved: Moved::default(),
+            repair: KernelRepair::default(),
+            moved_neighbors: MovedNeighbors::default(),
             self_test: SelfTest::default(),
             sweep: Sweep::default(),
-            wall: Wall::new(clock.start_unix_us()),
+            wall_clock: WallClock::new(clock.start_unix_us()),
             reporter: Reporter::default(),
             unreported: false,
         };
@@ -124,7 +124,7 @@ impl Driver {
         if let Err(error) = driver.judge_interception() {
             tracing::warn!(%error, "whether the interception works is not known");
         }
-        driver.self_test.ask(driver.clock.now());
+        driver.self_test.schedule(driver.clock.now());
         driver.self_test();
         driver.enforce();
         driver.flush();
@@ -139,7 +139,7 @@ impl Driver {
             let timeout = self.timeout();
             let ready = self.engine.io.wait(timeout).context("cannot wait for the network")?;
             self.turn.begin(self.clock.now());
-            self.wall_clock();
+            self.compare_wall_clock();
             if ready.packets {
                 let packets = self.receive() + self.undeliverable();
                 self.done(Part::Packets, packets);
@@ -169,11 +169,11 @@ impl Driver {
                 self.input(Input::Timer);
                 self.done(Part::Timers, 1);
             }
-            if self.mending.is_due(now) {
-                let mended = self.mend(now);
-                self.done(Part::Mending, mended);
+            if self.repair.is_due(now) {
+                let repaired = self.repair(now);
+                self.done(Part::Repair, repaired);
             }
-            if self.moved.due().is_some_and(|due| due <= now) {
+            if self.moved_neighbors.due().is_some_and(|due| due <= now) {
                 let told = self.follow_neighbors(now);
                 self.done(Part::Changes, told);
             }
@@ -234,8 +234,8 @@ impl Driver {
             self.engine.next_deadline(),
             report,
             watchdog_due,
-            self.mending.due(),
-            self.moved.due(),
+            self.repair.due(),
+            self.moved_neighbors.due(),
             self.self_test_due(),
             sweep,
         ];
@@ -263,31 +263,31 @@ impl Driver {
                     let _ = done.send(());
                 }
                 Ok(LoopRequest::Command(command, answer)) => {
-                    let there = self.clients.command(self.clock.now(), &command);
-                    if there {
+                    let found = self.clients.command(self.clock.now(), &command);
+                    if found {
                         self.command(command);
                     }
                     // A client that is gone needs no answer.
-                    let _ = answer.map(|answer| answer.send(there));
+                    let _ = answer.map(|answer| answer.send(found));
                 }
                 Ok(LoopRequest::DeleteReservation(grant, answer)) => {
-                    let there = self.engine.node.resources().reservation(grant).is_some();
-                    if there {
+                    let found = self.engine.node.resources().reservation(grant).is_some();
+                    if found {
                         tracing::info!(reservation = %held::id(grant), "deleted by an administrator");
                         self.command(Command::DeleteReservation { grant });
                     }
                     // A client that is gone needs no answer.
-                    let _ = answer.send(there);
+                    let _ = answer.send(found);
                 }
                 Ok(LoopRequest::DeletePinhole(session, answer)) => {
                     let node = &self.engine.node;
                     let command = OPENERS.iter().find_map(|one| one.delete(node, session));
-                    let there = command.is_some();
+                    let found = command.is_some();
                     if let Some(command) = command {
                         self.command(command);
                     }
                     // A client that is gone needs no answer.
-                    let _ = answer.send(there);
+                    let _ = answer.send(found);
                 }
                 Ok(LoopRequest::Reload { config, links, answer }) => {
                     let ended = |node: &Node| {
@@ -442,10 +442,10 @@ impl Driver {
                     self.counters.interface_changes += 1;
                     self.interfaces();
                     // A link that goes down takes routes with it, also the loopback interface.
-                    self.mend_later();
+                    self.schedule_repair();
                 }
-                Change::Removed => self.mend_later(),
-                Change::Rules => self.self_test.ask(self.clock.now()),
+                Change::Removed => self.schedule_repair(),
+                Change::Rules => self.self_test.schedule(self.clock.now()),
                 Change::Route(prefix) => {
                     self.counters.route_changes += 1;
                     tracing::debug!(address = %prefix.addr, length = prefix.len, "routes changed");

@@ -53,8 +53,8 @@ impl HandoverFile {
     pub(crate) fn leave(mut self, octets: &[u8]) -> Result<()> {
         let cannot = || format!("cannot write {}", self.path.display());
         if octets.is_empty() {
-            let own = self.file.metadata().with_context(cannot)?.ino();
-            if std::fs::symlink_metadata(&self.path).is_ok_and(|about| about.ino() == own) {
+            let inode = self.file.metadata().with_context(cannot)?.ino();
+            if std::fs::symlink_metadata(&self.path).is_ok_and(|about| about.ino() == inode) {
                 // Ignored: in the directory of somebody else the empty file stays, which the next start uses.
                 let _ = std::fs::remove_file(&self.path);
             }

@@ -4,8 +4,8 @@
 //! of the code writes few in a second; decisions have a limit of their own, for each source. Lines of the levels debug and trace are
 //! for developers, and have no limit.
 
-pub(crate) mod beside;
 mod journal;
+pub(crate) mod stderr;
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +43,7 @@ pub(crate) fn start(config: &Log) -> LogLevel {
         Some(Err(error)) => (None, Some(error)),
         None => (None, None),
     };
-    let layer = fmt::layer().with_writer(beside::Beside);
+    let layer = fmt::layer().with_writer(stderr::BufferedStderr);
     let layer: Box<dyn Layer<Registry> + Send + Sync> = match (journal, config.format) {
         (Some(journal), _) => journal.boxed(),
         (None, LogFormat::Json) => layer.json().flatten_event(true).boxed(),
@@ -170,12 +170,12 @@ mod tests {
 
     #[test]
     fn libraries_log_their_frames_only_if_they_are_named() {
-        let of = |text: &str, module: &str| {
+        let enabled = |text: &str, module: &str| {
             let targets = targets(&text.parse().unwrap());
             targets.would_enable(module, &TracingLevel::DEBUG)
         };
-        assert!(of("debug", "signalbox_casp::engine") && !of("debug", "h2::codec::framed_write"));
-        assert!(!of("trace", "tower::buffer::worker") && !of("trace", "hyper_util::server"));
-        assert!(of("info,h2=debug", "h2::codec") && !of("info,h2=debug", "tonic::transport"));
+        assert!(enabled("debug", "signalbox_casp::engine") && !enabled("debug", "h2::codec::framed_write"));
+        assert!(!enabled("trace", "tower::buffer::worker") && !enabled("trace", "hyper_util::server"));
+        assert!(enabled("info,h2=debug", "h2::codec") && !enabled("info,h2=debug", "tonic::transport"));
     }
 }

@@ -58,14 +58,14 @@ use signalbox_linux::traffic::Enforcer;
 use signalbox_linux::{Io, IoConfig, OpenError, accounts, capability, kernel_speaks_sctp, process};
 use signalbox_node::{KeptInKernel, Node};
 
-use api::{Current, Names};
-use decisions::{AuditFile, Decisions, Kept};
+use api::{CurrentConfig, InterfaceNames};
+use decisions::{AuditFile, DecisionHistory, Decisions};
 use driver::{Driver, Enforced};
 use handover::HandoverFile;
 use log::LogLevel;
 use notify::Notifier;
 use record::Recorder;
-use server::{Ground, Server};
+use server::{ControlRuntime, Server};
 use sessions::Sessions;
 use socket::ControlSocket;
 
@@ -121,7 +121,7 @@ fn main() -> ExitCode {
     for warning in warnings {
         tracing::warn!("{warning}");
     }
-    let lines = log::beside::Flush;
+    let lines = log::stderr::Flush;
     let result = if arguments.helper { help(&config) } else { run(&config, arguments.config, log) };
     drop(lines);
     match result {
@@ -157,7 +157,7 @@ fn fail(error: &dyn std::fmt::Display, status: u8) -> ExitCode {
 }
 
 fn run(config: &Config, path: PathBuf, log: LogLevel) -> Result<()> {
-    let ground = Ground::new()?;
+    let control_runtime = ControlRuntime::new()?;
     let user = config.user()?;
     // The control socket comes first: it shows whether another daemon runs with this configuration.
     let group = config.control.group.as_deref().map(accounts::group).transpose()?.flatten();
@@ -179,27 +179,27 @@ fn run(config: &Config, path: PathBuf, log: LogLevel) -> Result<()> {
     let audit = config.audit.file.as_deref().map(|path| AuditFile::open(path, &user)).transpose()?;
     confine(&config.confinement(&path, user))?;
     // Threads that write have no more privileges than the event loop.
-    log::beside::start().context("cannot start the thread of the log")?;
-    let kept = Kept::default();
-    let decisions = Decisions::start(kept.clone(), audit)?;
+    log::stderr::start().context("cannot start the thread of the log")?;
+    let history = DecisionHistory::default();
+    let decisions = Decisions::start(history.clone(), audit)?;
     // The node accepts every configuration that has passed its own check.
     let node = Node::new(settings, seed)?;
     let waker = io.waker();
-    let names = Names::default();
+    let names = InterfaceNames::default();
     let mut driver =
         Driver::new(node, io, kernel, clock, recorder, names.clone(), (notifier.clone(), decisions));
 
     take_over(&mut driver, predecessor, config.restart.adopt_pinholes);
 
-    let current = Current::new(path, config.clone());
+    let current = CurrentConfig::new(path, config.clone());
     let (mut server, mut requests) = Server::start(
-        ground,
+        control_runtime,
         (control, notifier.clone()),
         config,
         waker,
         names,
         current,
-        (log, kept, sessions),
+        (log, history, sessions),
     )?;
     tracing::info!(
         node = config.node.name,

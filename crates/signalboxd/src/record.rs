@@ -478,7 +478,7 @@ mod tests {
             integrity,
             trust: Trust { distant_hops: true, any_source: true, any_destination: true },
         };
-        let own = rsvp::InterfaceConfig {
+        let interface_config = rsvp::InterfaceConfig {
             neighbours: Some(interface),
             max_lifetime: ms(61_001),
             ..rsvp::InterfaceConfig::default()
@@ -494,7 +494,7 @@ mod tests {
             until: Some(2_000_000_000),
         };
         rsvp::Config {
-            interfaces: [("eth1".to_owned(), own)].into(),
+            interfaces: [("eth1".to_owned(), interface_config)].into(),
             neighbours: rsvp::neighbour::Config {
                 interface,
                 max_neighbours: 41,

@@ -14,9 +14,9 @@ use tonic::transport::{Channel, Endpoint};
 use tonic_types::StatusExt as _;
 
 use crate::access::Roles;
-use crate::api::{Api, Current, Facts, Names};
+use crate::api::{Api, CurrentConfig, Facts, InterfaceNames};
 use crate::clients::{Client, Delivery};
-use crate::connection::{Door, Patience};
+use crate::connection::{Acceptor, Timeouts};
 use crate::limits::Limits;
 use crate::log::LogLevel;
 use crate::protocols;
@@ -98,18 +98,18 @@ impl Rig {
         let api = Api {
             handle: handle.clone(),
             facts: Arc::new(Facts::new(&config)),
-            names: Names::default(),
-            decisions: crate::decisions::Kept::default(),
+            names: InterfaceNames::default(),
+            decisions: crate::decisions::DecisionHistory::default(),
             roles: Roles::new(&config.control.access),
             limits: Limits::new(&config.control),
-            config: Current::new(path, config),
+            config: CurrentConfig::new(path, config),
             log: LogLevel::default(),
             sessions: crate::sessions::Sessions::of(&[0; 32]),
         };
         let services = protocols::services(&api).unwrap();
         let (limits, roles) = (api.limits.clone(), api.roles.clone());
-        let door = Door { limits: limits.clone(), roles, patience: Patience::default() };
-        let connections = tokio_stream::once(Ok::<_, std::io::Error>(door.admit(theirs).unwrap()));
+        let acceptor = Acceptor { limits: limits.clone(), roles, timeouts: Timeouts::default() };
+        let connections = tokio_stream::once(Ok::<_, std::io::Error>(acceptor.admit(theirs).unwrap()));
         tokio::spawn(limits.server().serve_with_incoming(services, connections));
         let mut ours = Some(TokioIo::new(ours));
         let connector = tower::service_fn(move |_| {

@@ -13,9 +13,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::access::Roles;
-use crate::api::{Api, Current, Facts, Names, reload};
-use crate::connection::{Door, Incoming, Patience};
-use crate::decisions::Kept;
+use crate::api::{Api, CurrentConfig, Facts, InterfaceNames, reload};
+use crate::connection::{Acceptor, Incoming, Timeouts};
+use crate::decisions::DecisionHistory;
 use crate::limits::Limits;
 use crate::log::LogLevel;
 use crate::metrics::http;
@@ -36,12 +36,12 @@ const FAREWELL: Duration = Duration::from_millis(500);
 /// From its making on, signals do not end the process any more where they come. A start that they ended would leave queues, rules and
 /// routes in the kernel; those that come meanwhile are obeyed once the thread runs.
 #[derive(Debug)]
-pub(crate) struct Ground {
+pub(crate) struct ControlRuntime {
     runtime: Runtime,
     signals: Signals,
 }
 
-impl Ground {
+impl ControlRuntime {
     /// Makes it. It has no thread before [`Server::start`].
     pub(crate) fn new() -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -63,13 +63,13 @@ pub(crate) struct Server {
 impl Server {
     /// Serves `control` and obeys signals; gives their requests. `waker` is used with each request.
     pub(crate) fn start(
-        Ground { runtime, signals }: Ground,
+        ControlRuntime { runtime, signals }: ControlRuntime,
         (control, notifier): (ControlSocket, Notifier),
         config: &Config,
         waker: Waker,
-        names: Names,
-        current: Current,
-        (log, decisions, sessions): (LogLevel, Kept, Sessions),
+        names: InterfaceNames,
+        current: CurrentConfig,
+        (log, decisions, sessions): (LogLevel, DecisionHistory, Sessions),
     ) -> Result<(Self, mpsc::Receiver<LoopRequest>)> {
         let metrics = config.metrics.listen.map(http::bind).transpose()?;
         let (listener, metrics) = {
@@ -126,7 +126,7 @@ impl Server {
 }
 
 /// What a signal asks for.
-enum Asked {
+enum SignalRequest {
     /// To read the configuration again.
     Reload,
     /// To stop, by the signal of this name.
@@ -150,11 +150,11 @@ impl Signals {
         })
     }
 
-    async fn wait(&mut self) -> Asked {
+    async fn wait(&mut self) -> SignalRequest {
         tokio::select! {
-            _ = self.terminate.recv() => Asked::Stop("SIGTERM"),
-            _ = self.interrupt.recv() => Asked::Stop("SIGINT"),
-            _ = self.hangup.recv() => Asked::Reload,
+            _ = self.terminate.recv() => SignalRequest::Stop("SIGTERM"),
+            _ = self.interrupt.recv() => SignalRequest::Stop("SIGINT"),
+            _ = self.hangup.recv() => SignalRequest::Reload,
         }
     }
 }
@@ -167,18 +167,19 @@ async fn serve(
     stopping: oneshot::Receiver<()>,
 ) {
     let limits = api.limits.clone();
-    let door = Door { limits: limits.clone(), roles: api.roles.clone(), patience: Patience::default() };
+    let acceptor =
+        Acceptor { limits: limits.clone(), roles: api.roles.clone(), timeouts: Timeouts::default() };
     tokio::spawn(async move {
         loop {
             match signals.wait().await {
-                Asked::Reload => {
+                SignalRequest::Reload => {
                     notifier.send("RELOADING=1");
                     // The log has what went wrong.
                     let _ = reload::reload(&api).await;
                     api.decisions.reopen();
                     notifier.send("READY=1");
                 }
-                Asked::Stop(signal) => {
+                SignalRequest::Stop(signal) => {
                     // An error means that the loop has ended already.
                     let _ = api.handle.send(LoopRequest::Stop(signal)).await;
                 }
@@ -187,7 +188,7 @@ async fn serve(
     });
     let (end, ended) = oneshot::channel::<()>();
     let server =
-        limits.server().serve_with_incoming_shutdown(services, Incoming::new(listener, door), async {
+        limits.server().serve_with_incoming_shutdown(services, Incoming::new(listener, acceptor), async {
             // A dropped sender means the same.
             let _ = ended.await;
         });

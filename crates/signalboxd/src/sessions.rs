@@ -85,15 +85,15 @@ mod tests {
     #[test]
     fn a_session_belongs_to_one_user_and_one_flow() {
         let sessions = Sessions::of(&[7; SECRET]);
-        let one = sessions.of_flow(Some(1), "a");
-        assert_eq!(one, sessions.of_flow(Some(1), "a"));
+        let session = sessions.of_flow(Some(1), "a");
+        assert_eq!(session, sessions.of_flow(Some(1), "a"));
         for other in [
             sessions.of_flow(Some(2), "a"),
             sessions.of_flow(None, "a"),
             sessions.of_flow(Some(1), "b"),
             Sessions::of(&[8; SECRET]).of_flow(Some(1), "a"),
         ] {
-            assert_ne!(one, other);
+            assert_ne!(session, other);
         }
     }
 

@@ -89,8 +89,8 @@ fn a_daemon_of_a_vrf_differs_in_its_files_only() {
 fn the_helper_is_confined_as_the_daemon_is() {
     let common = |files: &[&str]| {
         let mut all = service(files);
-        let own = |key: &String| OWN.contains(&key.as_str()) || key.contains("Capabilit");
-        all.retain(|key, _| !own(key));
+        let is_own = |key: &String| OWN.contains(&key.as_str()) || key.contains("Capabilit");
+        all.retain(|key, _| !is_own(key));
         all
     };
     assert_eq!(common(&["signalboxd-helper.service"]), common(&["signalboxd.service"]));

@@ -103,28 +103,28 @@ impl Reason {
 
 /// A field of a request that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wrong {
+pub(crate) struct FieldError {
     /// The field, with dots.
     pub(crate) field: String,
     /// What is wrong, and what would be right.
     pub(crate) what: String,
 }
 
-impl Wrong {
+impl FieldError {
     /// A wrong field.
     pub(crate) fn new(field: impl Into<String>, what: impl fmt::Display) -> Self {
         Self { field: field.into(), what: what.to_string() }
     }
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.what)
     }
 }
 
-impl From<Wrong> for Status {
-    fn from(wrong: Wrong) -> Self {
+impl From<FieldError> for Status {
+    fn from(wrong: FieldError) -> Self {
         let reason = Reason::InvalidField;
         let metadata = [("field".to_owned(), wrong.field.clone())];
         let mut details = ErrorDetails::with_error_info(reason.name(), DOMAIN, metadata);
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_wrong_field_is_named_for_people_and_for_programs() {
-        let status = Status::from(Wrong::new("flow.destination", "missing"));
+        let status = Status::from(FieldError::new("flow.destination", "missing"));
         assert_eq!((status.code(), status.message()), (Code::InvalidArgument, "flow.destination: missing"));
         let details = status.get_error_details();
         let info = details.error_info().unwrap();

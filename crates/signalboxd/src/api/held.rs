@@ -7,14 +7,14 @@ use signalbox_node::resources::GrantId;
 use signalbox_node::resources::view::ReservationView;
 pub(crate) use signalbox_show::held::{guaranteed, id, interface, row, whole};
 
-use super::errors::Wrong;
+use super::errors::FieldError;
 use crate::course;
 use crate::view::{Kernel, View};
 
 /// The reservation with an identifier.
-pub(crate) fn grant(id: &str) -> Result<GrantId, Wrong> {
+pub(crate) fn grant(id: &str) -> Result<GrantId, FieldError> {
     let number = u64::from_str_radix(id, 16).map(GrantId);
-    number.map_err(|_| Wrong::new("id", "the `id` of a row of ListReservations"))
+    number.map_err(|_| FieldError::new("id", "the `id` of a row of ListReservations"))
 }
 
 /// What a grant holds, and what the kernel has counted of it; `None` if it is gone.

@@ -24,7 +24,7 @@ use signalbox_node::ProtocolId;
 use tonic::Status;
 
 use crate::access::Roles;
-use crate::decisions::Kept;
+use crate::decisions::DecisionHistory;
 use crate::limits::Limits;
 use crate::log::LogLevel;
 use crate::requests::LoopHandle;
@@ -38,13 +38,13 @@ pub(crate) struct Api {
     /// What does not change while the daemon runs.
     pub(crate) facts: Arc<Facts>,
     /// The interfaces.
-    pub(crate) names: Names,
+    pub(crate) names: InterfaceNames,
     /// The configuration in force.
-    pub(crate) config: Current,
+    pub(crate) config: CurrentConfig,
     /// The level of the log.
     pub(crate) log: LogLevel,
     /// The last decisions.
-    pub(crate) decisions: Kept,
+    pub(crate) decisions: DecisionHistory,
     /// What users may do.
     pub(crate) roles: Roles,
     /// How much of the service each user gets.
@@ -110,8 +110,8 @@ impl Api {
         };
         let chosen = table.iter().find(|one| types::protocol(id(one)) == asked);
         let names = || table.iter().map(|one| id(one).name()).collect::<Vec<_>>().join(" or ");
-        let chosen =
-            chosen.ok_or_else(|| errors::Wrong::new(field, format_args!("one that {what}: {}", names())))?;
+        let chosen = chosen
+            .ok_or_else(|| errors::FieldError::new(field, format_args!("one that {what}: {}", names())))?;
         self.must_run(id(chosen))?;
         Ok(*chosen)
     }
@@ -119,13 +119,13 @@ impl Api {
 
 /// The configuration in force, which a reload changes; cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Current {
+pub(crate) struct CurrentConfig {
     /// The file that it was read from.
     pub(crate) path: Arc<PathBuf>,
     config: Arc<RwLock<Arc<Config>>>,
 }
 
-impl Current {
+impl CurrentConfig {
     /// The configuration of a daemon that starts.
     pub(crate) fn new(path: PathBuf, config: Config) -> Self {
         Self { path: Arc::new(path), config: Arc::new(RwLock::new(Arc::new(config))) }
@@ -149,9 +149,9 @@ pub(crate) fn digest(config: &Config) -> String {
 
 /// The names of the interfaces, for events that the control thread converts. The event loop sets them after a change.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Names(Arc<RwLock<Vec<Interface>>>);
+pub(crate) struct InterfaceNames(Arc<RwLock<Vec<Interface>>>);
 
-impl Names {
+impl InterfaceNames {
     /// Sets the interfaces.
     pub(crate) fn set(&self, interfaces: &[Interface]) {
         // A poisoned list is as good as any: it is replaced as a whole.

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
-use super::errors::Wrong;
+use super::errors::FieldError;
 use crate::requests::{LoopHandle, Replies};
 use crate::view::View;
 
@@ -134,7 +134,7 @@ pub(crate) fn pages<P: Page, C: Cursor>(
         Some((table, place)) => Some(place)
             .filter(|_| *table == P::TABLE)
             .and_then(C::read)
-            .ok_or_else(|| Wrong::new("page_token", "a `next_page_token` of this list, or empty"))?,
+            .ok_or_else(|| FieldError::new("page_token", "a `next_page_token` of this list, or empty"))?,
     });
     let mut left = range.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let handle = handle.clone();

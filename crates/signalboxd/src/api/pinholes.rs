@@ -10,7 +10,7 @@ use signalbox_core::SessionId;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::call::{Attached, Held, Meaning, Place, Takeovers, place, run, user};
-use super::errors::{Reason, Wrong, already_open, must_open, not_running};
+use super::errors::{FieldError, Reason, already_open, must_open, not_running};
 use super::opener::{Opened, Opener};
 use super::pages::{Cursor, Portion, Range, page, pages};
 use super::{Api, types};
@@ -67,16 +67,16 @@ impl Pinholes for PinholeService {
         };
         let opener = self.opener(open.protocol)?;
         let (attached, replies) = Attached::new(requests);
-        let seat = match self.takeovers.place(user, &open)? {
+        let takeover_place = match self.takeovers.place(user, &open)? {
             Some(Place::Taken(earlier)) => {
                 earlier.attach(attached).await?;
                 return Ok(Response::new(replies));
             }
-            Some(Place::New(seat)) => Some(seat),
+            Some(Place::New(takeover_place)) => Some(takeover_place),
             None => None,
         };
         let (started, opened) = opener.open(&self.api.named(open.request_id.as_deref()), &open, user).await?;
-        tokio::spawn(run(started, Passage(opened), attached, seat, call));
+        tokio::spawn(run(started, Passage(opened), attached, takeover_place, call));
         Ok(Response::new(replies))
     }
 
@@ -109,11 +109,11 @@ impl Pinholes for PinholeService {
 }
 
 /// The session that a client names.
-fn session(octets: &[u8]) -> Result<SessionId, Wrong> {
+fn session(octets: &[u8]) -> Result<SessionId, FieldError> {
     octets
         .try_into()
         .map(SessionId)
-        .map_err(|_| Wrong::new("session_id", "the 16 octets that ListPinholes gives"))
+        .map_err(|_| FieldError::new("session_id", "the 16 octets that ListPinholes gives"))
 }
 
 /// A place in the tables of the protocols, which are listed one after the other.

@@ -70,17 +70,17 @@ impl Reservations for ReservationService {
         };
         let reserver = self.reserver(open.protocol)?;
         let (attached, replies) = Attached::new(requests);
-        let seat = match self.takeovers.place(user, &open)? {
+        let takeover_place = match self.takeovers.place(user, &open)? {
             Some(Place::Taken(earlier)) => {
                 earlier.attach(attached).await?;
                 return Ok(Response::new(replies));
             }
-            Some(Place::New(seat)) => Some(seat),
+            Some(Place::New(takeover_place)) => Some(takeover_place),
             None => None,
         };
         let (started, standing) =
             reserver.open(&self.api.named(open.request_id.as_deref()), &open, user).await?;
-        tokio::spawn(run(started, Reservation(standing), attached, seat, call));
+        tokio::spawn(run(started, Reservation(standing), attached, takeover_place, call));
         Ok(Response::new(replies))
     }
 

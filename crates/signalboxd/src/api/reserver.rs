@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::Api;
-use super::errors::Wrong;
+use super::errors::FieldError;
 
 /// A protocol that reserves.
 #[tonic::async_trait]
@@ -66,9 +66,9 @@ pub(crate) fn change_refused(cause: v1::Cause, message: &str) -> Event {
 }
 
 /// Refuses fields of a request that only another protocol has.
-pub(crate) fn only_with(protocol: &str, fields: &[(&str, bool)]) -> Result<(), Wrong> {
+pub(crate) fn only_with(protocol: &str, fields: &[(&str, bool)]) -> Result<(), FieldError> {
     match fields.iter().find(|(_, given)| *given) {
-        Some((field, _)) => Err(Wrong::new(*field, format_args!("with {protocol} only: leave it out"))),
+        Some((field, _)) => Err(FieldError::new(*field, format_args!("with {protocol} only: leave it out"))),
         None => Ok(()),
     }
 }

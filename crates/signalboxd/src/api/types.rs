@@ -12,7 +12,7 @@ pub(crate) use signalbox_show::types::{
     filter, flow, hop, identity, interface, micros, owner, pinhole_rule, protocol, session_id,
 };
 
-use super::errors::Wrong;
+use super::errors::FieldError;
 
 /// The time of day in microseconds since 1970.
 pub(crate) fn unix_us() -> u64 {
@@ -20,22 +20,22 @@ pub(crate) fn unix_us() -> u64 {
 }
 
 /// An address in a field.
-pub(crate) fn address(field: &str, text: &str) -> Result<IpAddr, Wrong> {
-    text.parse().map_err(|_| Wrong::new(field, format_args!("{text:?} is no IP address")))
+pub(crate) fn address(field: &str, text: &str) -> Result<IpAddr, FieldError> {
+    text.parse().map_err(|_| FieldError::new(field, format_args!("{text:?} is no IP address")))
 }
 
 /// An address in a field that may be absent.
-pub(crate) fn address_in(field: &str, text: Option<&str>) -> Result<Option<IpAddr>, Wrong> {
+pub(crate) fn address_in(field: &str, text: Option<&str>) -> Result<Option<IpAddr>, FieldError> {
     text.map(|text| address(field, text)).transpose()
 }
 
 /// A number that must be in the range of its type, and from `least` on.
-pub(crate) fn number<T>(field: &str, value: u32, least: u32, most: u32) -> Result<T, Wrong>
+pub(crate) fn number<T>(field: &str, value: u32, least: u32, most: u32) -> Result<T, FieldError>
 where
     T: TryFrom<u32>,
 {
     let fits = (least..=most).contains(&value);
-    let wrong = || Wrong::new(field, format_args!("{value}, but {least} to {most} are possible"));
+    let wrong = || FieldError::new(field, format_args!("{value}, but {least} to {most} are possible"));
     T::try_from(value).ok().filter(|_| fits).ok_or_else(wrong)
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn number_in<T: TryFrom<u32>>(
     value: Option<u32>,
     least: u32,
     most: u32,
-) -> Result<Option<T>, Wrong> {
+) -> Result<Option<T>, FieldError> {
     value.map(|value| number(field, value, least, most)).transpose()
 }
 
@@ -72,14 +72,14 @@ pub(crate) struct Flow {
 
 impl Flow {
     /// Reads a flow. It must be possible on its own.
-    pub(crate) fn read(field: &str, flow: Option<&v1::FlowSpec>) -> Result<Self, Wrong> {
-        let flow = flow.ok_or_else(|| Wrong::new(field, "missing"))?;
+    pub(crate) fn read(field: &str, flow: Option<&v1::FlowSpec>) -> Result<Self, FieldError> {
+        let flow = flow.ok_or_else(|| FieldError::new(field, "missing"))?;
         let name = |part: &str| format!("{field}.{part}");
         let end = |part: &str, text: &Option<String>, length: Option<u32>| {
             let length_name = name(&format!("{part}_prefix_length"));
             let Some(addr) = address_in(&name(part), text.as_deref())? else {
                 return match length {
-                    Some(_) => Err(Wrong::new(length_name, format_args!("needs {part}"))),
+                    Some(_) => Err(FieldError::new(length_name, format_args!("needs {part}"))),
                     None => Ok(None),
                 };
             };
@@ -93,10 +93,10 @@ impl Flow {
         if let [Some(src), Some(dst)] = versions
             && src != dst
         {
-            return Err(Wrong::new(field, "source and destination are of different IP versions"));
+            return Err(FieldError::new(field, "source and destination are of different IP versions"));
         }
         if flow.flow_label.is_some() && versions.contains(&Some(true)) {
-            return Err(Wrong::new(name("flow_label"), "IPv4 has none"));
+            return Err(FieldError::new(name("flow_label"), "IPv4 has none"));
         }
         for (part, value) in [
             ("spi", flow.spi),
@@ -104,7 +104,7 @@ impl Flow {
             ("destination_port", flow.destination_port),
         ] {
             if value.is_some() && flow.ip_protocol.is_none() {
-                return Err(Wrong::new(name(part), "needs ip_protocol"));
+                return Err(FieldError::new(name(part), "needs ip_protocol"));
             }
         }
         Ok(Self {
@@ -120,22 +120,22 @@ impl Flow {
     }
 
     /// Source and destination, each one host, of a flow that needs a destination.
-    pub(crate) fn hosts(&self, field: &str) -> Result<(Option<IpAddr>, IpAddr), Wrong> {
+    pub(crate) fn hosts(&self, field: &str) -> Result<(Option<IpAddr>, IpAddr), FieldError> {
         let host = |part: &str, end: Option<Prefix>| match end {
             Some(prefix) if prefix != Prefix::host(prefix.addr) => {
-                Err(Wrong::new(format!("{field}.{part}_prefix_length"), "one host only: leave it out"))
+                Err(FieldError::new(format!("{field}.{part}_prefix_length"), "one host only: leave it out"))
             }
             end => Ok(end.map(|prefix| prefix.addr)),
         };
         let dst = host("destination", self.dst)?;
-        let dst = dst.ok_or_else(|| Wrong::new(format!("{field}.destination"), "missing"))?;
+        let dst = dst.ok_or_else(|| FieldError::new(format!("{field}.destination"), "missing"))?;
         Ok((host("source", self.src)?, dst))
     }
 
     /// The path-coupled MRI of the flow.
-    pub(crate) fn path_coupled(&self, field: &str, direction: Direction) -> Result<PathCoupled, Wrong> {
+    pub(crate) fn path_coupled(&self, field: &str, direction: Direction) -> Result<PathCoupled, FieldError> {
         let end = |part: &str, end: Option<Prefix>| {
-            end.ok_or_else(|| Wrong::new(format!("{field}.{part}"), "missing"))
+            end.ok_or_else(|| FieldError::new(format!("{field}.{part}"), "missing"))
         };
         let (src, dst) = (end("source", self.src)?, end("destination", self.dst)?);
         Ok(PathCoupled {
@@ -154,15 +154,15 @@ impl Flow {
 }
 
 /// The traffic of a request.
-pub(crate) fn traffic(field: &str, bucket: Option<&v1::TokenBucket>) -> Result<TrafficSpec, Wrong> {
-    let bucket = bucket.ok_or_else(|| Wrong::new(field, "missing"))?;
+pub(crate) fn traffic(field: &str, bucket: Option<&v1::TokenBucket>) -> Result<TrafficSpec, FieldError> {
+    let bucket = bucket.ok_or_else(|| FieldError::new(field, "missing"))?;
     let rate = bucket.rate_octets_per_s;
     if rate == 0 {
-        return Err(Wrong::new(format!("{field}.rate_octets_per_s"), "at least 1"));
+        return Err(FieldError::new(format!("{field}.rate_octets_per_s"), "at least 1"));
     }
     let max_packet = bucket.max_packet_octets.unwrap_or(1500);
     let burst = bucket.burst_octets.unwrap_or_else(|| (rate / 10).max(2 * u64::from(max_packet)));
-    let wrong = |_| Wrong::new(format!("{field}.burst_octets"), "at most 4294967295");
+    let wrong = |_| FieldError::new(format!("{field}.burst_octets"), "at most 4294967295");
     Ok(TrafficSpec {
         rate,
         burst: u32::try_from(burst).map_err(wrong)?,
@@ -178,10 +178,10 @@ pub(crate) fn has_end(address: Option<IpAddr>, ends: [IpAddr; 2]) -> bool {
 }
 
 /// The filter by the beginning of a session identifier, in lower case.
-pub(crate) fn session_prefix(field: &str, digits: Option<String>) -> Result<String, Wrong> {
+pub(crate) fn session_prefix(field: &str, digits: Option<String>) -> Result<String, FieldError> {
     let digits = digits.unwrap_or_default().to_ascii_lowercase();
     if digits.len() > 32 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return Err(Wrong::new(field, "at most 32 hexadecimal digits"));
+        return Err(FieldError::new(field, "at most 32 hexadecimal digits"));
     }
     Ok(digits)
 }

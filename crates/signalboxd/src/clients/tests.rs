@@ -152,14 +152,14 @@ fn the_request_id_is_known_until_the_decisions_about_the_end_are_taken() {
     let mut clients = Clients::default();
     let (queue, _reader) = client::<Pings>(4);
     clients.add(Time::ZERO, 7, queue, Some([1; 16]));
-    let of = |command| {
+    let decision_of = |command| {
         let requester = Requester::new(RequestedBy::LocalUser(command), None, None);
         Decision { requester: Arc::new(requester), ..ended(1) }
     };
-    assert_eq!(clients.request_id(&of(Some(7))), Some([1; 16]));
-    assert_eq!([Some(8), None].map(|other| clients.request_id(&of(other))), [None; 2]);
+    assert_eq!(clients.request_id(&decision_of(Some(7))), Some([1; 16]));
+    assert_eq!([Some(8), None].map(|other| clients.request_id(&decision_of(other))), [None; 2]);
     clients.remove(7);
-    assert_eq!(clients.request_id(&of(Some(7))), Some([1; 16]));
+    assert_eq!(clients.request_id(&decision_of(Some(7))), Some([1; 16]));
     clients.decided();
-    assert_eq!(clients.request_id(&of(Some(7))), None);
+    assert_eq!(clients.request_id(&decision_of(Some(7))), None);
 }

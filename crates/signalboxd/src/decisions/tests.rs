@@ -47,19 +47,19 @@ fn user() -> signalbox_linux::confine::User {
 fn decisions_are_kept_and_written_and_the_file_is_opened_again() {
     let directory = directory("audit");
     let (path, moved) = (directory.join("audit.jsonl"), directory.join("audit.jsonl.1"));
-    let kept = Kept::default();
+    let history = DecisionHistory::default();
     let (queue, orders) = mpsc::sync_channel(8);
     let mut file = Some(AuditFile::open(&path, &user()).unwrap());
     let mut run_with = |key| {
         queue.send(Order::Decision(entry(key, 1_000_000 * key))).unwrap();
         let (done, _written) = mpsc::channel();
         queue.send(Order::Stop(done)).unwrap();
-        run(&orders, &kept, &mut file, || {});
+        run(&orders, &history, &mut file, || {});
     };
     run_with(1);
     std::fs::rename(&path, &moved).unwrap();
     run_with(2);
-    kept.reopen();
+    history.reopen();
     run_with(3);
     let ids = |path: &PathBuf| -> Vec<String> {
         let text = std::fs::read_to_string(path).unwrap();
@@ -67,7 +67,7 @@ fn decisions_are_kept_and_written_and_the_file_is_opened_again() {
         lines.map(|line| line["id"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!((ids(&moved), ids(&path)), (vec!["1".to_owned(), "2".to_owned()], vec!["3".to_owned()]));
-    let rows = kept.list(|row| row.time_unix_us > 1_000_000);
+    let rows = history.list(|row| row.time_unix_us > 1_000_000);
     assert_eq!(rows.iter().filter_map(|row| row.id.as_deref()).collect::<Vec<_>>(), ["2", "3"]);
     assert_eq!(rows[0].reason.as_deref(), Some("not refreshed in time"));
     std::fs::remove_dir_all(directory).unwrap();
@@ -78,7 +78,7 @@ fn decisions_are_kept_and_written_and_the_file_is_opened_again() {
 #[test]
 fn a_stop_waits_for_a_second_at_most() {
     let (queue, orders) = mpsc::sync_channel(2);
-    let decisions = Decisions { queue, kept: Kept::default() };
+    let decisions = Decisions { queue, history: DecisionHistory::default() };
     let (begin, before) = (Instant::now(), lost());
     let mut last = Last { decisions: &decisions, until: begin + PAUSE * 20, left_out: 0 };
     (0..5).for_each(|key| last.give(None, ended(key), Time::from_secs(2), 1_000_000));
@@ -97,55 +97,55 @@ fn a_stop_waits_for_a_second_at_most() {
 /// Decisions that come together wake the thread once, and all of them are written before it stops.
 #[test]
 fn decisions_that_come_together_are_taken_together() {
-    let kept = Kept::default();
+    let history = DecisionHistory::default();
     let (queue, orders) = mpsc::sync_channel(64);
     let give = |key| queue.send(Order::Decision(entry(key, key))).unwrap();
     give(0);
     let mut gathered = 0;
-    run(&orders, &kept, &mut None, || {
+    run(&orders, &history, &mut None, || {
         gathered += 1;
         (1..50).for_each(give);
         queue.send(Order::Stop(mpsc::channel().0)).unwrap();
     });
-    assert_eq!((gathered, kept.list(|_| true).len()), (1, 50));
+    assert_eq!((gathered, history.list(|_| true).len()), (1, 50));
 }
 
 /// A client that asks after a decision sees it, although the thread may still gather.
 #[tokio::test]
 async fn a_client_sees_what_was_decided_before() {
-    let kept = Kept::default();
-    let decisions = Decisions::start(kept.clone(), None).unwrap();
+    let history = DecisionHistory::default();
+    let decisions = Decisions::start(history.clone(), None).unwrap();
     for key in 0..20 {
         decisions.give(None, ended(key), Time::from_secs(2), 1_000_000);
-        kept.catch_up().await;
-        assert_eq!(kept.list(|_| true).len() as u64, key + 1);
+        history.catch_up().await;
+        assert_eq!(history.list(|_| true).len() as u64, key + 1);
     }
 }
 
 /// The thread of decisions does not wait for the text that a client gets.
 #[test]
 fn decisions_are_kept_while_a_client_gets_a_list() {
-    let kept = Kept::default();
-    kept.keep(entry(1, 1));
-    let rows = kept.list(|_| {
-        assert!(kept.0.last.try_lock().is_ok(), "the list is locked");
-        kept.keep(entry(2, 2));
+    let history = DecisionHistory::default();
+    history.keep(entry(1, 1));
+    let rows = history.list(|_| {
+        assert!(history.0.last.try_lock().is_ok(), "the list is locked");
+        history.keep(entry(2, 2));
         true
     });
-    assert_eq!((rows.len(), kept.list(|_| true).len()), (1, 2));
+    assert_eq!((rows.len(), history.list(|_| true).len()), (1, 2));
 }
 
 /// What was decided is written when the event loop ends, however it ends.
 #[test]
 fn the_end_of_the_loop_waits_for_what_was_decided() {
-    let kept = Kept::default();
-    let decisions = Decisions::start(kept.clone(), None).unwrap();
+    let history = DecisionHistory::default();
+    let decisions = Decisions::start(history.clone(), None).unwrap();
     let ends = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
         (0..500).for_each(|key| decisions.give(None, ended(key), Time::from_secs(2), 1_000_000));
         std::panic::resume_unwind(Box::new("a fault of the loop"));
     }));
     assert!(ends.is_err());
-    assert_eq!(kept.list(|_| true).len(), 500);
+    assert_eq!(history.list(|_| true).len(), 500);
 }
 
 /// The names of the fields of the lines that are logged.
@@ -214,11 +214,11 @@ fn the_line_has_each_field_of_the_file() {
 
 #[test]
 fn only_the_last_thousand_are_kept() {
-    let kept = Kept::default();
+    let history = DecisionHistory::default();
     for key in 0..1500 {
-        kept.keep(entry(key, key));
+        history.keep(entry(key, key));
     }
-    let rows = kept.list(|_| true);
+    let rows = history.list(|_| true);
     assert_eq!((rows.len(), rows[0].time_unix_us), (1000, 500));
 }
 

@@ -93,11 +93,13 @@ impl<'a> Counted<'a> {
 
     /// All of these counters, and those of the node.
     pub(super) fn with(self, node: &Node) -> impl Iterator<Item = Counter> {
-        let of = |name| Counter::of(Subsystem::shared(name));
-        let daemon = self.daemon.iter().map(of("daemon"));
-        let streams = self.streams.iter().map(of("streams"));
-        let traffic = self.traffic.into_iter().flat_map(|traffic| traffic.iter()).map(of("enforcement"));
-        let pinholes = self.pinholes.into_iter().flat_map(|pinholes| pinholes.iter()).map(of("pinholes"));
+        let counter_of = |name| Counter::of(Subsystem::shared(name));
+        let daemon = self.daemon.iter().map(counter_of("daemon"));
+        let streams = self.streams.iter().map(counter_of("streams"));
+        let traffic =
+            self.traffic.into_iter().flat_map(|traffic| traffic.iter()).map(counter_of("enforcement"));
+        let pinholes =
+            self.pinholes.into_iter().flat_map(|pinholes| pinholes.iter()).map(counter_of("pinholes"));
         let invariants = invariant::counters();
         daemon
             .chain(self.io)

@@ -149,7 +149,7 @@ impl Engine {
         let Self { node, io, enforcer, pinholes, interception, .. } = self;
         let interception = interception.as_ref();
         let (enforcer, pinholes) = (enforcer.as_mut(), pinholes.as_mut());
-        let mut kernel = Beside { io, enforcer, pinholes, interception, daemon };
+        let mut kernel = QueryKernel { io, enforcer, pinholes, interception, daemon };
         query.run(&mut View { now, node, kernel: &mut kernel });
     }
 
@@ -175,7 +175,7 @@ impl Engine {
 }
 
 /// What is beside the node, for queries.
-struct Beside<'a> {
+struct QueryKernel<'a> {
     io: &'a mut Io,
     enforcer: Option<&'a mut Enforcer>,
     pinholes: Option<&'a mut Pinholes>,
@@ -196,7 +196,7 @@ impl Routing for Routed<'_> {
     }
 }
 
-impl Routing for Beside<'_> {
+impl Routing for QueryKernel<'_> {
     fn interfaces(&self) -> &[Interface] {
         self.io.interfaces()
     }
@@ -206,7 +206,7 @@ impl Routing for Beside<'_> {
     }
 }
 
-impl Kernel for Beside<'_> {
+impl Kernel for QueryKernel<'_> {
     fn enforcer(&mut self) -> Option<&mut Enforcer> {
         self.enforcer.as_deref_mut()
     }

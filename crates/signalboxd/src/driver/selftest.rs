@@ -77,7 +77,7 @@ pub(super) struct SelfTest {
 
 impl SelfTest {
     /// Something may have come into the way, or out of it.
-    pub(super) fn ask(&mut self, now: Time) {
+    pub(super) fn schedule(&mut self, now: Time) {
         let at = now.max(self.next);
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
@@ -180,10 +180,10 @@ mod tests {
     fn many_changes_are_followed_by_one_test_a_second() {
         let mut test = SelfTest::default();
         assert_eq!((test.due(), test.step(ms(5), true)), (None, Step::Wait));
-        test.ask(ms(10));
+        test.schedule(ms(10));
         assert_eq!(test.step(ms(10), true), Step::Begin);
         assert_eq!(test.step(ms(10), false), Step::Wait);
-        (11..500).for_each(|at| test.ask(ms(at)));
+        (11..500).for_each(|at| test.schedule(ms(at)));
         assert_eq!(test.step(ms(500), true), Step::Arrived);
         assert_eq!((test.due(), test.step(ms(1009), true)), (Some(ms(1010)), Step::Wait));
         assert_eq!(test.step(ms(1010), true), Step::Begin);
@@ -194,14 +194,14 @@ mod tests {
     #[test]
     fn what_works_is_tried_again_without_a_report() {
         let mut test = SelfTest::default();
-        test.ask(ms(0));
+        test.schedule(ms(0));
         assert_eq!(test.step(ms(0), true), Step::Begin);
         assert_eq!(test.step(ms(1), true), Step::Arrived);
         assert_eq!((test.due(), test.step(ms(60_000), true)), (Some(ms(60_001)), Step::Wait));
         assert_eq!(test.step(ms(60_001), true), Step::Begin);
         // A report in the meantime asks for one at once, and the next one follows that.
         assert_eq!(test.step(ms(60_002), true), Step::Arrived);
-        test.ask(ms(70_000));
+        test.schedule(ms(70_000));
         assert_eq!(test.step(ms(70_000), true), Step::Begin);
         assert_eq!(test.step(ms(70_001), true), Step::Arrived);
         assert_eq!(test.due(), Some(ms(130_001)));
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn what_is_lost_once_does_not_count() {
         let mut test = SelfTest::default();
-        test.ask(ms(0));
+        test.schedule(ms(0));
         assert_eq!(test.step(ms(0), true), Step::Begin);
         assert_eq!((test.due(), test.step(ms(999), false)), (Some(ms(1000)), Step::Wait));
         assert_eq!(test.step(ms(1000), false), Step::Begin, "once more");
@@ -221,12 +221,12 @@ mod tests {
     #[test]
     fn what_is_in_the_way_is_tried_again_later_and_after_a_change_at_once() {
         let mut test = SelfTest::default();
-        test.ask(ms(0));
+        test.schedule(ms(0));
         assert_eq!(test.step(ms(0), true), Step::Begin);
         assert_eq!(test.step(ms(1000), false), Step::Begin);
         assert_eq!(test.step(ms(2000), false), Step::Lost);
         assert_eq!(test.due(), Some(ms(12_000)));
-        test.ask(ms(3000));
+        test.schedule(ms(3000));
         assert_eq!(test.step(ms(3000), true), Step::Begin);
         assert_eq!(test.step(ms(3001), true), Step::Arrived);
         assert_eq!(test.due(), Some(ms(63_001)), "it works");

@@ -40,7 +40,7 @@ pub(crate) fn whole_node() -> Node {
 
 /// All counters that a daemon with all protocols has.
 pub(crate) fn every_counter(node: &Node) -> Vec<Counter> {
-    let of = |entry: signalbox_core::EntryRequest| -> Vec<Counter> {
+    let counters_of = |entry: signalbox_core::EntryRequest| -> Vec<Counter> {
         let counter = Counter::of(entry.subsystem);
         match entry.entry {
             signalbox_core::Entry::Udp(_) => UdpCounters::default().iter().map(counter).collect(),
@@ -49,7 +49,7 @@ pub(crate) fn every_counter(node: &Node) -> Vec<Counter> {
     };
     let counted = Counted {
         daemon: DaemonCounters::default(),
-        io: node.entries().into_iter().flat_map(of).collect(),
+        io: node.entries().into_iter().flat_map(counters_of).collect(),
         streams: &StreamCounters::default(),
         traffic: Some(&TrafficCounters::default()),
         pinholes: Some(&PinholeCounters::default()),

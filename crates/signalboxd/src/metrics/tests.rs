@@ -82,8 +82,8 @@ fn counters_of_a_family_agree_on_it() {
         assert_eq!(labels, family.labels, "{path}");
         assert_eq!(*shared.entry(family.name).or_insert(family), family, "{path}");
     }
-    let own = everything().counters.into_iter().filter(|one| one.count.family.is_none());
-    for counter in own {
+    let unshared = everything().counters.into_iter().filter(|one| one.count.family.is_none());
+    for counter in unshared {
         assert!(!shared.contains_key(counter.family_name().as_str()), "{}", counter.path());
     }
 }

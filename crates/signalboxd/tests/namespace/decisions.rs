@@ -236,10 +236,10 @@ async fn decisions_have_the_request_id_of_the_call_that_asked() {
             let all = host.decisions().await.into_iter().filter(|one| one.protocol() == protocol);
             all.map(|one| (one.outcome(), one.request_id)).collect::<Vec<_>>()
         };
-        let of = |id: Option<u8>| {
+        let expected = |id: Option<u8>| {
             [v1::Outcome::Granted, v1::Outcome::Ended].map(|outcome| (outcome, id.map(|n| vec![n; 16])))
         };
-        assert_eq!(outcomes(&hosts[0]).await, of(Some(n)), "{protocol:?}");
-        assert_eq!(outcomes(&hosts[1]).await, of(None), "{protocol:?}: it does not leave the host");
+        assert_eq!(outcomes(&hosts[0]).await, expected(Some(n)), "{protocol:?}");
+        assert_eq!(outcomes(&hosts[1]).await, expected(None), "{protocol:?}: it does not leave the host");
     }
 }

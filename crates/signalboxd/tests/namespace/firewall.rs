@@ -344,13 +344,13 @@ const LOOKS: u64 = 5;
 
 /// The looks of the process beside the router's daemon. It sleeps once before each.
 fn looks(router: &Namespace) -> u64 {
-    let own = |path: PathBuf| std::fs::read_link(path.join("ns/net")).ok();
-    let space = router.run(|| own("/proc/thread-self".into())).unwrap();
-    let beside = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path()).find(|path| {
+    let namespace_of = |path: PathBuf| std::fs::read_link(path.join("ns/net")).ok();
+    let space = router.run(|| namespace_of("/proc/thread-self".into())).unwrap();
+    let watcher = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path()).find(|path| {
         std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name == "signalbox-watch\n")
-            && own(path.clone()) == space
+            && namespace_of(path.clone()) == space
     });
-    let status = std::fs::read_to_string(beside.expect("the process runs").join("status")).unwrap();
+    let status = std::fs::read_to_string(watcher.expect("the process runs").join("status")).unwrap();
     let slept = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).unwrap();
     slept.trim().parse().unwrap()
 }

@@ -4,7 +4,6 @@
 #![allow(missing_docs, reason = "tests")]
 
 mod applications;
-mod asking;
 mod beacon;
 mod decisions;
 mod firewall;
@@ -13,4 +12,5 @@ mod net;
 mod printed;
 mod routing;
 mod signals;
+mod user_requests;
 mod waiting;

@@ -20,10 +20,10 @@ use signalbox_linux::topology;
 use tokio_stream::StreamExt as _;
 use tonic::{Code, Response, Status, Streaming};
 
-use crate::asking::{Asked, Call};
 use crate::firewall::{put, station};
 use crate::matrix::messages::{self, Composed, Form, Kind, QOS, Rsvp, query};
 use crate::net::{Host, LONG};
+use crate::user_requests::{Call, UserRequest};
 
 const OFFICE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 const STRANGER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
@@ -40,7 +40,13 @@ const HOSTS: &str = "node.protocols = [\"gist\", \"ping\", \"qos\", \"natfw\", \
     policy.default = \"allow\"\nenforcement.mode = \"off\"\ninterfaces.\"*\".capacity = \"100mbit\"\n\
     [casp]\nclients = [\"qos\", \"natfw\"]\npeers = [\"0.0.0.0/0\"]\n";
 /// How a stranger asks with the address of another host. RSVP asks for no flow of another host.
-const ATTACKS: [Asked; 5] = [Asked::Qos, Asked::Boomerang, Asked::Casp, Asked::Create, Asked::CaspCreate];
+const ATTACKS: [UserRequest; 5] = [
+    UserRequest::Qos,
+    UserRequest::Boomerang,
+    UserRequest::Casp,
+    UserRequest::Create,
+    UserRequest::CaspCreate,
+];
 /// What he sends with that source.
 const FORGED: [Kind; 3] = [Kind::Rsvp(Rsvp::Path), Kind::Echo, query(QOS)];
 
@@ -233,23 +239,23 @@ impl Net {
     }
 
     /// A host asks for a flow from an address.
-    async fn ask(&self, host: &Host, asked: Asked, source: IpAddr) -> Call {
+    async fn ask(&self, host: &Host, request: UserRequest, source: IpAddr) -> Call {
         let node = host.connect().await.expect("it runs");
-        let port = if asked == Asked::Rsvp { RSVP_PORT } else { 5000 + asked as u16 };
-        let call = asked.ask(&node, [source, RECEIVER.into()], port).await;
-        call.unwrap_or_else(|status| panic!("{asked:?}: {status}"))
+        let port = if request == UserRequest::Rsvp { RSVP_PORT } else { 5000 + request as u16 };
+        let call = request.begin(&node, [source, RECEIVER.into()], port).await;
+        call.unwrap_or_else(|status| panic!("{request:?}: {status}"))
     }
 
     /// Whatever a stranger asks for in the name of another host, the router gives nothing for it.
     async fn attack(&self, printed: &Printed) {
         let mut calls = Vec::new();
         for source in printed.claims() {
-            for asked in ATTACKS {
-                let mut call = self.ask(&self.stranger, asked, source).await;
+            for request in ATTACKS {
+                let mut call = self.ask(&self.stranger, request, source).await;
                 // The request comes to the router, which answers it.
-                let answered = asked == Asked::Qos && printed.runs("qos")
-                    || asked == Asked::Boomerang && printed.runs("boomerang");
-                assert!(!(answered && call.granted().await), "{}: {asked:?} from {source}", printed.name);
+                let answered = request == UserRequest::Qos && printed.runs("qos")
+                    || request == UserRequest::Boomerang && printed.runs("boomerang");
+                assert!(!(answered && call.granted().await), "{}: {request:?} from {source}", printed.name);
                 calls.push(call);
             }
             for kind in FORGED {
@@ -271,19 +277,22 @@ impl Net {
 
     /// The office reserves for its own address. By RSVP the receiver asks, which is a neighbor that the router trusts.
     async fn reserve(&self, printed: &Printed) {
-        for (asked, neighbor, proof) in [(Asked::Qos, OFFICE, "handshake"), (Asked::Rsvp, RECEIVER, "link")] {
-            if asked == Asked::Rsvp && !printed.runs("rsvp") {
+        for (request, neighbor, proof) in
+            [(UserRequest::Qos, OFFICE, "handshake"), (UserRequest::Rsvp, RECEIVER, "link")]
+        {
+            if request == UserRequest::Rsvp && !printed.runs("rsvp") {
                 continue;
             }
-            let mut call = self.ask(&self.office, asked, OFFICE.into()).await;
-            assert!(call.granted().await, "{}: the office by {asked:?}", printed.name);
+            let mut call = self.ask(&self.office, request, OFFICE.into()).await;
+            assert!(call.granted().await, "{}: the office by {request:?}", printed.name);
             let reserved = self.reserved().await;
             let [one] = reserved.as_slice() else { panic!("{}: {reserved:#?}", printed.name) };
             let asker = (one.neighbor.clone().unwrap_or_default(), one.proof.clone().unwrap_or_default());
             assert_eq!(asker, (neighbor.to_string(), proof.to_owned()), "{}", printed.name);
             assert!(
                 one.enforced
-                    && (asked != Asked::Qos || one.rule.as_ref().is_some_and(|rule| rule.contains("office"))),
+                    && (request != UserRequest::Qos
+                        || one.rule.as_ref().is_some_and(|rule| rule.contains("office"))),
                 "{}: {one:#?}",
                 printed.name
             );

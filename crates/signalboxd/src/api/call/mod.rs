@@ -17,7 +17,7 @@ use crate::connection::Peer;
 use crate::requests::Replies;
 use crate::services::Call;
 pub(crate) use takeover::{Place, Takeovers};
-use takeover::{STANDS, Seat};
+use takeover::{STANDS, TakeoverPlace};
 
 /// Events that wait for a client to read them while its requests are still taken. Some requests are answered at once, so that a client
 /// that does not read could fill the memory.
@@ -136,12 +136,12 @@ enum Step<H: Held> {
     Expired,
 }
 
-/// Holds something until it ends. It ends with its call, unless it has a `seat`. It keeps the place of the call that began it.
+/// Holds something until it ends. It ends with its call, unless it has a `takeover_place`. It keeps the place of the call that began it.
 pub(crate) async fn run<H: Held>(
     started: H::Event,
     mut held: H,
     attached: Attached<H>,
-    mut seat: Option<Seat<H>>,
+    mut takeover_place: Option<TakeoverPlace<H>>,
     _call: Option<Arc<Call>>,
 ) {
     let mut attached = Some(attached);
@@ -152,7 +152,8 @@ pub(crate) async fn run<H: Held>(
     let mut waiting = VecDeque::from([started]);
     let mut ended = false;
     loop {
-        let step = step(&mut held, attached.as_mut(), seat.as_mut(), &waiting, ended, expires).await;
+        let step =
+            step(&mut held, attached.as_mut(), takeover_place.as_mut(), &waiting, ended, expires).await;
         let answer = match step {
             Step::Sent => {
                 waiting.pop_front();
@@ -161,7 +162,7 @@ pub(crate) async fn run<H: Held>(
                 }
                 continue;
             }
-            Step::Broken if seat.is_some() => {
+            Step::Broken if takeover_place.is_some() => {
                 attached = None;
                 expires = Some(Instant::now() + STANDS);
                 continue;
@@ -201,7 +202,7 @@ pub(crate) async fn run<H: Held>(
         }
     }
     held.close().await;
-    if let Some(Ok(call)) = seat.as_mut().map(|seat| seat.calls.try_recv()) {
+    if let Some(Ok(call)) = takeover_place.as_mut().map(|takeover_place| takeover_place.calls.try_recv()) {
         call.fail(takeover::ended::<H>());
     }
 }
@@ -209,15 +210,15 @@ pub(crate) async fn run<H: Held>(
 async fn step<H: Held>(
     held: &mut H,
     attached: Option<&mut Attached<H>>,
-    seat: Option<&mut Seat<H>>,
+    takeover_place: Option<&mut TakeoverPlace<H>>,
     waiting: &VecDeque<H::Event>,
     ended: bool,
     expires: Option<Instant>,
 ) -> Step<H> {
     let has_client = attached.is_some();
     let taken = async {
-        match seat {
-            Some(seat) => match seat.calls.recv().await {
+        match takeover_place {
+            Some(takeover_place) => match takeover_place.calls.recv().await {
                 Some(call) => call,
                 None => pending().await,
             },
@@ -339,13 +340,15 @@ mod tests {
     async fn what_no_call_takes_over_ends() {
         let open = vec![7; 16];
         let table = Takeovers::<Quiet>::default();
-        let Ok(Some(Place::New(mut seat))) = table.place(Some(5), &open) else { panic!("it is new") };
+        let Ok(Some(Place::New(mut takeover_place))) = table.place(Some(5), &open) else {
+            panic!("it is new")
+        };
         assert!(matches!(table.place(Some(5), &open), Ok(Some(Place::Taken(_)))));
         assert!(matches!(table.place(Some(6), &open), Ok(Some(Place::New(_)))), "another user's");
         let now = Some(Instant::now());
-        let step = step(&mut Quiet, None, Some(&mut seat), &VecDeque::new(), false, now).await;
+        let step = step(&mut Quiet, None, Some(&mut takeover_place), &VecDeque::new(), false, now).await;
         assert!(matches!(step, Step::Expired));
-        drop(seat);
+        drop(takeover_place);
         assert!(matches!(table.place(Some(5), &open), Ok(Some(Place::New(_)))), "the octets are free");
     }
 }

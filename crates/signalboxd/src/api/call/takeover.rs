@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tonic::Status;
 
 use super::{Attached, Held};
-use crate::api::errors::{Reason, Wrong};
+use crate::api::errors::{FieldError, Reason};
 
 /// How long a reservation or passage stands whose call broke.
 pub(super) const STANDS: Duration = Duration::from_secs(10);
@@ -43,33 +43,33 @@ struct Entry<H: Held> {
 /// What a call with a `request_id` is.
 pub(crate) enum Place<H: Held> {
     /// The first one: it begins.
-    New(Seat<H>),
+    New(TakeoverPlace<H>),
     /// A later one: it takes over.
-    Taken(Earlier<H>),
+    Taken(EarlierCall<H>),
 }
 
 /// A place in the table; it is free when this is dropped.
-pub(crate) struct Seat<H: Held> {
+pub(crate) struct TakeoverPlace<H: Held> {
     table: Takeovers<H>,
     key: Key,
     /// Calls that take over.
     pub(super) calls: mpsc::Receiver<Attached<H>>,
 }
 
-impl<H: Held> Drop for Seat<H> {
+impl<H: Held> Drop for TakeoverPlace<H> {
     fn drop(&mut self) {
         self.table.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
     }
 }
 
 /// What an earlier call began.
-pub(crate) struct Earlier<H: Held> {
+pub(crate) struct EarlierCall<H: Held> {
     calls: mpsc::Sender<Attached<H>>,
     /// What makes it what the later call asks for.
     change: Option<H::Request>,
 }
 
-impl<H: Held> Earlier<H> {
+impl<H: Held> EarlierCall<H> {
     /// Gives it to a call.
     pub(crate) async fn attach(self, call: Attached<H>) -> Result<(), Status> {
         let call = Attached { change: self.change, ..call };
@@ -88,7 +88,7 @@ impl<H: Held> Takeovers<H> {
     pub(crate) fn place(&self, user: Option<u32>, open: &H::Open) -> Result<Option<Place<H>>, Status> {
         let Some(id) = H::request_id(open) else { return Ok(None) };
         let id = id.try_into();
-        let key = (user, id.map_err(|_| Wrong::new("open.request_id", "16 random octets"))?);
+        let key = (user, id.map_err(|_| FieldError::new("open.request_id", "16 random octets"))?);
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = table.get_mut(&key) {
             let change = H::change(&entry.open, open).map_err(|()| {
@@ -96,10 +96,10 @@ impl<H: Held> Takeovers<H> {
                 Reason::RequestIdTaken.status(text)
             })?;
             entry.open = open.clone();
-            return Ok(Some(Place::Taken(Earlier { calls: entry.calls.clone(), change })));
+            return Ok(Some(Place::Taken(EarlierCall { calls: entry.calls.clone(), change })));
         }
         let (calls, attach) = mpsc::channel(1);
         table.insert(key, Entry { open: open.clone(), calls });
-        Ok(Some(Place::New(Seat { table: self.clone(), key, calls: attach })))
+        Ok(Some(Place::New(TakeoverPlace { table: self.clone(), key, calls: attach })))
     }
 }

@@ -57,8 +57,8 @@ fn closed(mut checked: v1::CheckConfigResponse) -> v1::CheckConfigResponse {
 
 /// The problems without those warnings, and without those about this machine.
 fn faults(mut problems: Vec<v1::ConfigProblem>) -> Vec<v1::ConfigProblem> {
-    let beside = ["open to strangers", "not judged by", "rules of other programs"];
-    problems.retain(|problem| !beside.iter().any(|about| problem.message.starts_with(about)));
+    let of_machine = ["open to strangers", "not judged by", "rules of other programs"];
+    problems.retain(|problem| !of_machine.iter().any(|about| problem.message.starts_with(about)));
     problems
 }
 

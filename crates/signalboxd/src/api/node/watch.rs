@@ -9,7 +9,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 use super::interfaces;
-use crate::api::errors::Wrong;
+use crate::api::errors::FieldError;
 use crate::api::pages::ROWS;
 use crate::api::{held, types};
 use crate::driver::{QUEUE, Watched};
@@ -63,7 +63,9 @@ pub(super) async fn watch(
         .iter()
         .any(|kind| v1::WatchKind::try_from(*kind).unwrap_or_default() == v1::WatchKind::Unspecified)
     {
-        return Err(Wrong::new("kinds", "a WatchKind other than unspecified; leave it empty for all").into());
+        return Err(
+            FieldError::new("kinds", "a WatchKind other than unspecified; leave it empty for all").into()
+        );
     }
     let filter = Filter { protocols, kinds };
     let (sender, changes) = mpsc::channel(QUEUE);

@@ -17,12 +17,12 @@ use signalbox_node::resources::request::{
 use signalbox_node::resources::{Cause, Refusal};
 use tonic::Status;
 
-use crate::api::errors::{Reason, Wrong};
+use crate::api::errors::{FieldError, Reason};
 use crate::api::types::{self, Flow, number};
 use crate::view::View;
 
 /// A request whose egress interface is not known yet.
-pub(super) struct Asked {
+pub(super) struct PolicyTest {
     request: GrantRequest,
     dst: IpAddr,
     /// Name of the egress interface; `None`: that of the route.
@@ -32,9 +32,9 @@ pub(super) struct Asked {
 }
 
 /// Reads a request of this protocol.
-pub(super) fn read(protocol: ReserverId, asked: &v1::TestPolicyRequest) -> Result<Asked, Wrong> {
+pub(super) fn read(protocol: ReserverId, asked: &v1::TestPolicyRequest) -> Result<PolicyTest, FieldError> {
     let flow = Flow::read("flow", asked.flow.as_ref())?;
-    let dst = flow.dst.ok_or_else(|| Wrong::new("flow.destination", "missing"))?;
+    let dst = flow.dst.ok_or_else(|| FieldError::new("flow.destination", "missing"))?;
     let from = types::address_in("from", asked.from.as_deref())?;
     let requester = requester(asked, from)?;
     let filter = packets(&flow, dst);
@@ -58,11 +58,11 @@ pub(super) fn read(protocol: ReserverId, asked: &v1::TestPolicyRequest) -> Resul
         priority,
         ..GrantRequest::new(owner, requester, IfIndex::NONE, filter, traffic)
     };
-    Ok(Asked { request, dst: dst.addr, interface: asked.interface.clone(), own: from.is_none() })
+    Ok(PolicyTest { request, dst: dst.addr, interface: asked.interface.clone(), own: from.is_none() })
 }
 
 /// Who asks: this host, or the neighbor at an address.
-fn requester(asked: &v1::TestPolicyRequest, from: Option<IpAddr>) -> Result<Requester, Wrong> {
+fn requester(asked: &v1::TestPolicyRequest, from: Option<IpAddr>) -> Result<Requester, FieldError> {
     let peer = asked.peer.as_deref().map(identity).transpose()?.map(Arc::new);
     let proof = if peer.is_some() { Proof::Identity } else { Proof::Handshake };
     let requested_by = match from {
@@ -86,8 +86,8 @@ fn packets(flow: &Flow, dst: Prefix) -> FlowFilter {
     }
 }
 
-fn identity(text: &str) -> Result<Identity, Wrong> {
-    let wrong = || Wrong::new("peer", "dns:NAME, address:ADDRESS or key:FINGERPRINT");
+fn identity(text: &str) -> Result<Identity, FieldError> {
+    let wrong = || FieldError::new("peer", "dns:NAME, address:ADDRESS or key:FINGERPRINT");
     let (kind, value) = text.split_once(':').ok_or_else(wrong)?;
     let none = Identity::of_key(Fingerprint([0; 32]));
     Ok(match kind {
@@ -99,8 +99,8 @@ fn identity(text: &str) -> Result<Identity, Wrong> {
 }
 
 /// What admission control would answer. Nothing changes.
-pub(super) fn answer(view: &mut View<'_>, asked: Asked) -> Result<v1::TestPolicyResponse, Status> {
-    let Asked { mut request, dst, interface, own } = asked;
+pub(super) fn answer(view: &mut View<'_>, asked: PolicyTest) -> Result<v1::TestPolicyResponse, Status> {
+    let PolicyTest { mut request, dst, interface, own } = asked;
     let route = view.kernel.route(&RouteQuery::to(dst));
     if own {
         request.requester.claimed = Some(route.as_ref().map_or(dst, |route| route.src));
@@ -121,9 +121,9 @@ pub(super) fn answer(view: &mut View<'_>, asked: Asked) -> Result<v1::TestPolicy
 }
 
 /// The interface with this name; `field` is the one that names it.
-fn named(view: &View<'_>, field: &str, name: &str) -> Result<IfIndex, Wrong> {
+fn named(view: &View<'_>, field: &str, name: &str) -> Result<IfIndex, FieldError> {
     let found = view.kernel.interfaces().iter().find(|one| one.name == name);
-    found.map(|one| one.ifindex).ok_or_else(|| Wrong::new(field, "no such interface here"))
+    found.map(|one| one.ifindex).ok_or_else(|| FieldError::new(field, "no such interface here"))
 }
 
 fn failure(refusal: Refusal) -> v1::Failure {

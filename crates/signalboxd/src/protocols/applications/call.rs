@@ -11,10 +11,10 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
 use super::client::{Application, LOW, OCTETS, Reader, Shared, Waiting};
-use super::{Asked, Layer, Mistake};
+use super::{Layer, ParsedRequest, RefusedRequest};
 use crate::api::errors::stopping;
 use crate::api::types::unix_us;
-use crate::api::{Api, Names};
+use crate::api::{Api, InterfaceNames};
 use crate::requests::{Lease, LoopHandle, Replies};
 
 /// Serves one application: its first request registers it.
@@ -57,7 +57,7 @@ enum End {
 /// The call of a registered application.
 struct Call<L: Layer> {
     handle: LoopHandle,
-    names: Names,
+    names: InterfaceNames,
     id: u64,
     number: L::Number,
     out: mpsc::Sender<Result<L::Response, Status>>,
@@ -81,16 +81,16 @@ impl<L: Layer> Call<L> {
                 Err(_) => return End::Lost,
             };
             match L::request(self.number, message) {
-                Asked::Unregister => return End::Unregistered,
-                Asked::Command(command) => {
+                ParsedRequest::Unregister => return End::Unregistered,
+                ParsedRequest::Command(command) => {
                     if self.handle.post(L::command(self.id, command)).await.is_err() {
                         break;
                     }
                 }
-                Asked::Wrong(handle, wrong) => {
+                ParsedRequest::Wrong(handle, wrong) => {
                     let lost = shared.lost.load(Ordering::SeqCst);
-                    let mistake = Mistake { request, handle, reason: wrong.to_string() };
-                    self.send(lost, L::refused(mistake)).await;
+                    let refused = RefusedRequest { request, handle, reason: wrong.to_string() };
+                    self.send(lost, L::refused(refused)).await;
                 }
             }
         }

@@ -19,8 +19,8 @@ use signalbox_node::gist::{PeeringPolicy, Registration};
 use signalbox_show::gist::routing_method;
 use tonic::Status;
 
-use crate::api::Names;
-use crate::api::errors::{Reason, Wrong, already_open, must_open, not_running};
+use crate::api::InterfaceNames;
+use crate::api::errors::{FieldError, Reason, already_open, must_open, not_running};
 use crate::api::types::{self, Flow, number, number_in};
 
 /// The first message of an application.
@@ -32,7 +32,7 @@ pub(super) fn register(first: Option<v1::ApplicationRequest>) -> Result<(NslpId,
         Ok(v1::PeeringPolicy::Unspecified | v1::PeeringPolicy::Always) => PeeringPolicy::Always,
         Ok(v1::PeeringPolicy::Ask) => PeeringPolicy::Ask,
         Ok(v1::PeeringPolicy::Never) => PeeringPolicy::Never,
-        Err(_) => return Err(Wrong::new("register.peering_policy", "always, ask or never").into()),
+        Err(_) => return Err(FieldError::new("register.peering_policy", "always, ask or never").into()),
     };
     let nslp = NslpId(number("register.nslp_id", register.nslp_id, 0, 0xffff)?);
     let router_alert = number("register.router_alert", register.router_alert, 0, 0xffff)?;
@@ -43,7 +43,7 @@ pub(super) fn register(first: Option<v1::ApplicationRequest>) -> Result<(NslpId,
 pub(super) fn not_registered(error: RegisterError) -> Status {
     match error {
         RegisterError::InUse(nslp) => Reason::NslpIdTaken.with(error, [("nslp_id", nslp.0.to_string())]),
-        RegisterError::Reserved(_) => Wrong::new("register.nslp_id", error).into(),
+        RegisterError::Reserved(_) => FieldError::new("register.nslp_id", error).into(),
         RegisterError::TooMany(_) => Reason::TableFull.status(error),
         RegisterError::NotRunning => not_running("gist"),
         RegisterError::NameInUse => Reason::Internal.status(error),
@@ -51,11 +51,11 @@ pub(super) fn not_registered(error: RegisterError) -> Status {
 }
 
 /// A request of the application `nslp`.
-pub(super) fn request(nslp: NslpId, asked: Option<AppRequest>) -> Result<OwnedRequest, Wrong> {
+pub(super) fn request(nslp: NslpId, asked: Option<AppRequest>) -> Result<OwnedRequest, FieldError> {
     match asked {
-        None => Err(Wrong::new("request", "missing, or of a kind that this daemon does not know")),
-        Some(AppRequest::Register(_)) => Err(Wrong::new("register", already_open("register").message())),
-        Some(AppRequest::Unregister(_)) => Err(Wrong::new("unregister", "it has no answer")),
+        None => Err(FieldError::new("request", "missing, or of a kind that this daemon does not know")),
+        Some(AppRequest::Register(_)) => Err(FieldError::new("register", already_open("register").message())),
+        Some(AppRequest::Unregister(_)) => Err(FieldError::new("unregister", "it has no answer")),
         Some(AppRequest::SendMessage(message)) => send_message(nslp, message),
         Some(AppRequest::PeeringDecision(decision)) => {
             let data = decision.data.map(|data| payload("peering_decision.data", data)).transpose()?;
@@ -82,7 +82,7 @@ pub(super) fn request(nslp: NslpId, asked: Option<AppRequest>) -> Result<OwnedRe
     }
 }
 
-fn send_message(nslp: NslpId, message: v1::SendMessage) -> Result<OwnedRequest, Wrong> {
+fn send_message(nslp: NslpId, message: v1::SendMessage) -> Result<OwnedRequest, FieldError> {
     let attributes = message.attributes.unwrap_or_default();
     Ok(RequestOf::SendMessage(SendMessageOf {
         data: payload("send_message.data", message.data)?,
@@ -103,25 +103,25 @@ fn send_message(nslp: NslpId, message: v1::SendMessage) -> Result<OwnedRequest, 
     }))
 }
 
-fn payload(field: &str, data: Vec<u8>) -> Result<Octets, Wrong> {
+fn payload(field: &str, data: Vec<u8>) -> Result<Octets, FieldError> {
     if data.len().is_multiple_of(4) {
         return Ok(Octets(data));
     }
     let what = format!("{} octets, but NSLP data comes in multiples of 4: pad it", data.len());
-    Err(Wrong::new(field, what))
+    Err(FieldError::new(field, what))
 }
 
-fn session_id(field: &str, octets: &[u8]) -> Result<SessionId, Wrong> {
-    let wrong = |_| Wrong::new(field, format_args!("{} octets, but 16 are needed", octets.len()));
+fn session_id(field: &str, octets: &[u8]) -> Result<SessionId, FieldError> {
+    let wrong = |_| FieldError::new(field, format_args!("{} octets, but 16 are needed", octets.len()));
     octets.try_into().map(SessionId).map_err(wrong)
 }
 
-fn mri(field: &str, mri: Option<v1::Mri>) -> Result<Mri, Wrong> {
-    let mri = mri.ok_or_else(|| Wrong::new(field, "missing"))?;
+fn mri(field: &str, mri: Option<v1::Mri>) -> Result<Mri, FieldError> {
+    let mri = mri.ok_or_else(|| FieldError::new(field, "missing"))?;
     let direction = match common::Direction::try_from(mri.direction) {
         Ok(common::Direction::Unspecified | common::Direction::Downstream) => Direction::Downstream,
         Ok(common::Direction::Upstream) => Direction::Upstream,
-        Err(_) => return Err(Wrong::new(format!("{field}.direction"), "downstream or upstream")),
+        Err(_) => return Err(FieldError::new(format!("{field}.direction"), "downstream or upstream")),
     };
     let name = format!("{field}.flow");
     let flow = Flow::read(&name, mri.flow.as_ref())?.path_coupled(&name, direction)?;
@@ -130,12 +130,12 @@ fn mri(field: &str, mri: Option<v1::Mri>) -> Result<Mri, Wrong> {
         Ok(v1::RoutingMethod::LooseEnd) => {
             Ok(Mri::LooseEnd(LooseEnd { src: flow.src, dst: flow.dst, direction }))
         }
-        Err(_) => Err(Wrong::new(format!("{field}.method"), "path-coupled or loose-end")),
+        Err(_) => Err(FieldError::new(format!("{field}.method"), "path-coupled or loose-end")),
     }
 }
 
 /// An indication as an application receives it.
-pub(super) fn indication(indication: OwnedIndication, names: &Names) -> ApiIndication {
+pub(super) fn indication(indication: OwnedIndication, names: &InterfaceNames) -> ApiIndication {
     match indication {
         IndicationOf::RecvMessage(message) => ApiIndication::RecvMessage(recv_message(message, names)),
         IndicationOf::MessageStatus { handle, session, status, .. } => {
@@ -161,7 +161,7 @@ pub(super) fn indication(indication: OwnedIndication, names: &Names) -> ApiIndic
     }
 }
 
-fn recv_message(message: RecvMessageOf<Octets>, names: &Names) -> v1::RecvMessage {
+fn recv_message(message: RecvMessageOf<Octets>, names: &InterfaceNames) -> v1::RecvMessage {
     v1::RecvMessage {
         data: message.data.0,
         session_id: message.session.0.to_vec(),

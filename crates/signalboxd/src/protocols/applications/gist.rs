@@ -8,8 +8,8 @@ use signalbox_core::service::{IndicationOf, OwnedIndication};
 use signalbox_node::{ApplicationCommand, ApplicationEvent, Command, Event, RegisterError};
 use tonic::Status;
 
-use super::{Asked, Layer, Mistake, Outcome, convert};
-use crate::api::Names;
+use super::{Layer, Outcome, ParsedRequest, RefusedRequest, convert};
+use crate::api::InterfaceNames;
 
 /// GIST as its applications in other processes see it.
 pub(crate) struct Gist;
@@ -32,9 +32,9 @@ impl Layer for Gist {
         convert::not_registered(refusal)
     }
 
-    fn request(nslp: NslpId, message: v1::ApplicationRequest) -> Asked<Self> {
+    fn request(nslp: NslpId, message: v1::ApplicationRequest) -> ParsedRequest<Self> {
         let handle = match &message.request {
-            Some(AppRequest::Unregister(_)) => return Asked::Unregister,
+            Some(AppRequest::Unregister(_)) => return ParsedRequest::Unregister,
             Some(AppRequest::SendMessage(message)) => message.handle,
             Some(
                 AppRequest::Register(_)
@@ -45,8 +45,8 @@ impl Layer for Gist {
             | None => None,
         };
         match convert::request(nslp, message.request) {
-            Ok(request) => Asked::Command(ApplicationCommand::Request(request)),
-            Err(wrong) => Asked::Wrong(handle, wrong),
+            Ok(request) => ParsedRequest::Command(ApplicationCommand::Request(request)),
+            Err(wrong) => ParsedRequest::Wrong(handle, wrong),
         }
     }
 
@@ -82,11 +82,11 @@ impl Layer for Gist {
         Indication::Registered(v1::Registered { node })
     }
 
-    fn refused(Mistake { request, handle, reason }: Mistake) -> Indication {
+    fn refused(RefusedRequest { request, handle, reason }: RefusedRequest) -> Indication {
         Indication::RequestRefused(v1::RequestRefused { request, handle, reason })
     }
 
-    fn indication(indication: OwnedIndication, names: &Names) -> Indication {
+    fn indication(indication: OwnedIndication, names: &InterfaceNames) -> Indication {
         convert::indication(indication, names)
     }
 

@@ -12,8 +12,8 @@ use std::fmt;
 use signalbox_node::{Command, Event};
 use tonic::Status;
 
-use crate::api::Names;
-use crate::api::errors::Wrong;
+use crate::api::InterfaceNames;
+use crate::api::errors::FieldError;
 
 pub(crate) use self::gist::Gist;
 
@@ -41,7 +41,7 @@ pub(crate) trait Layer: Send + Sync + 'static {
     fn not_registered(refusal: Self::Refusal) -> Status;
 
     /// Reads a further message of the call of the application `number`.
-    fn request(number: Self::Number, request: Self::Request) -> Asked<Self>;
+    fn request(number: Self::Number, request: Self::Request) -> ParsedRequest<Self>;
 
     /// The node's command for the application `id`.
     fn command(id: u64, command: Self::Command) -> Command;
@@ -63,23 +63,23 @@ pub(crate) trait Layer: Send + Sync + 'static {
     fn registered(node: String) -> Self::Answer;
 
     /// A request was wrong.
-    fn refused(refused: Mistake) -> Self::Answer;
+    fn refused(refused: RefusedRequest) -> Self::Answer;
 
     /// An indication as the application receives it.
-    fn indication(indication: Self::Indication, names: &Names) -> Self::Answer;
+    fn indication(indication: Self::Indication, names: &InterfaceNames) -> Self::Answer;
 
     /// A message to the application.
     fn response(time_unix_us: u64, lost: u64, answer: Self::Answer) -> Self::Response;
 }
 
 /// A message of a registered application.
-pub(crate) enum Asked<L: Layer + ?Sized> {
+pub(crate) enum ParsedRequest<L: Layer + ?Sized> {
     /// It ends its registration.
     Unregister,
     /// It asks something of the node.
     Command(L::Command),
     /// The request is wrong; with the handle that it carried.
-    Wrong(Option<u64>, Wrong),
+    Wrong(Option<u64>, FieldError),
 }
 
 /// What the node reports about an application.
@@ -93,7 +93,7 @@ pub(crate) enum Outcome<L: Layer + ?Sized> {
 }
 
 /// A wrong request.
-pub(crate) struct Mistake {
+pub(crate) struct RefusedRequest {
     /// Its number: requests are counted from the beginning of the call.
     pub(crate) request: u64,
     /// The handle that it carried.

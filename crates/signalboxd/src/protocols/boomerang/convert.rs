@@ -7,7 +7,7 @@ use signalbox_node::boomerang::{
 };
 use tonic::Status;
 
-use crate::api::errors::{Reason, Wrong, not_running};
+use crate::api::errors::{FieldError, Reason, not_running};
 use crate::api::types::{self, Flow, number};
 
 /// Pairs of rates that a request offers from the one that is wanted to the least that will do.
@@ -16,7 +16,7 @@ const STEPS: u32 = 8;
 const EF: u8 = 46;
 
 /// The reservation that a client asks for.
-pub(super) fn request(open: &v1::ReserveOpen) -> Result<Request, Wrong> {
+pub(super) fn request(open: &v1::ReserveOpen) -> Result<Request, FieldError> {
     const FLOW: &str = "open.flow";
     let authority = open.authority.clone().unwrap_or_default();
     for (field, given) in [
@@ -30,7 +30,7 @@ pub(super) fn request(open: &v1::ReserveOpen) -> Result<Request, Wrong> {
         ("open.authority.priority", authority.priority.is_some()),
     ] {
         if given {
-            return Err(Wrong::new(field, "Boomerang has none: leave it out"));
+            return Err(FieldError::new(field, "Boomerang has none: leave it out"));
         }
     }
     let flow = Flow::read(FLOW, open.flow.as_ref())?;
@@ -41,7 +41,10 @@ pub(super) fn request(open: &v1::ReserveOpen) -> Result<Request, Wrong> {
         ("flow_label", flow.flow_label.is_some()),
     ] {
         if given {
-            return Err(Wrong::new(format!("{FLOW}.{part}"), "a flow of Boomerang has none: leave it out"));
+            return Err(FieldError::new(
+                format!("{FLOW}.{part}"),
+                "a flow of Boomerang has none: leave it out",
+            ));
         }
     }
     let intserv = intserv(open.traffic.as_ref(), open.service.as_ref())?;
@@ -55,10 +58,10 @@ pub(super) fn request(open: &v1::ReserveOpen) -> Result<Request, Wrong> {
     };
     if intserv.is_some() && least != wanted {
         let what = "a list of rates has no IntServ parameters: leave it out, or choose a code point";
-        return Err(Wrong::new("open.min_rate_octets_per_s", what));
+        return Err(FieldError::new("open.min_rate_octets_per_s", what));
     }
     if least > wanted {
-        return Err(Wrong::new("open.min_rate_octets_per_s", "above the rate of the traffic"));
+        return Err(FieldError::new("open.min_rate_octets_per_s", "above the rate of the traffic"));
     }
     Ok(Request {
         far_end,
@@ -78,7 +81,7 @@ pub(super) fn request(open: &v1::ReserveOpen) -> Result<Request, Wrong> {
 }
 
 /// The query that a client makes: a request in the direction of its flow.
-pub(super) fn query(query: &v1::QueryRequest) -> Result<Request, Wrong> {
+pub(super) fn query(query: &v1::QueryRequest) -> Result<Request, FieldError> {
     let v1::QueryRequest { flow, traffic, service, authority, .. } = query.clone();
     request(&v1::ReserveOpen { flow, traffic, service, authority, ..v1::ReserveOpen::default() })
 }
@@ -100,8 +103,8 @@ fn steps(first: u32, last: u32) -> impl Iterator<Item = u32> {
 }
 
 /// The rate of a token bucket in bit/s: beside a code point a message has no other parameter.
-pub(super) fn rate(field: &str, bucket: Option<&v1::TokenBucket>) -> Result<u32, Wrong> {
-    let bucket = bucket.ok_or_else(|| Wrong::new(field, "missing"))?;
+pub(super) fn rate(field: &str, bucket: Option<&v1::TokenBucket>) -> Result<u32, FieldError> {
+    let bucket = bucket.ok_or_else(|| FieldError::new(field, "missing"))?;
     for (name, given) in [
         ("burst_octets", bucket.burst_octets.is_some()),
         ("peak_octets_per_s", bucket.peak_octets_per_s.is_some()),
@@ -109,7 +112,7 @@ pub(super) fn rate(field: &str, bucket: Option<&v1::TokenBucket>) -> Result<u32,
         ("max_packet_octets", bucket.max_packet_octets.is_some()),
     ] {
         if given {
-            return Err(Wrong::new(
+            return Err(FieldError::new(
                 format!("{field}.{name}"),
                 "only with controlled load and guaranteed service: leave it out",
             ));
@@ -119,17 +122,17 @@ pub(super) fn rate(field: &str, bucket: Option<&v1::TokenBucket>) -> Result<u32,
 }
 
 /// The same, whatever other parameters there are.
-pub(super) fn token_rate(field: &str, bucket: Option<&v1::TokenBucket>) -> Result<u32, Wrong> {
-    let bucket = bucket.ok_or_else(|| Wrong::new(field, "missing"))?;
+pub(super) fn token_rate(field: &str, bucket: Option<&v1::TokenBucket>) -> Result<u32, FieldError> {
+    let bucket = bucket.ok_or_else(|| FieldError::new(field, "missing"))?;
     bits(&format!("{field}.rate_octets_per_s"), bucket.rate_octets_per_s)
 }
 
-fn bits(field: &str, octets: u64) -> Result<u32, Wrong> {
+fn bits(field: &str, octets: u64) -> Result<u32, FieldError> {
     let bits = octets.checked_mul(8).and_then(|bits| u32::try_from(bits).ok()).filter(|bits| *bits > 0);
-    bits.ok_or_else(|| Wrong::new(field, "1 to 536870911"))
+    bits.ok_or_else(|| FieldError::new(field, "1 to 536870911"))
 }
 
-fn dscp(field: &str, service: Option<&v1::Service>) -> Result<u8, Wrong> {
+fn dscp(field: &str, service: Option<&v1::Service>) -> Result<u8, FieldError> {
     match service.and_then(|service| service.service.as_ref()) {
         None => Ok(EF),
         Some(ApiService::Dscp(code)) => number(&format!("{field}.dscp"), *code, 0, 63),
@@ -142,7 +145,7 @@ fn dscp(field: &str, service: Option<&v1::Service>) -> Result<u8, Wrong> {
 fn intserv(
     bucket: Option<&v1::TokenBucket>,
     service: Option<&v1::Service>,
-) -> Result<Option<ServiceParameters>, Wrong> {
+) -> Result<Option<ServiceParameters>, FieldError> {
     const RATE: &str = "open.service.guaranteed.rate_octets_per_s";
     let guaranteed = match service.and_then(|service| service.service.as_ref()) {
         None | Some(ApiService::Dscp(_)) => return Ok(None),
@@ -150,18 +153,18 @@ fn intserv(
         Some(ApiService::Guaranteed(asked)) => {
             if asked.delay_bound_us.is_some() {
                 let what = "messages do not collect what the path adds: give the rate of the service instead";
-                return Err(Wrong::new("open.service.guaranteed.delay_bound_us", what));
+                return Err(FieldError::new("open.service.guaranteed.delay_bound_us", what));
             }
             let token = bucket.map_or(0, |bucket| bucket.rate_octets_per_s);
             let rate = u32::try_from(asked.rate_octets_per_s.unwrap_or(token));
             let slack = u32::try_from(asked.slack_us.unwrap_or(0));
-            let slack = slack.map_err(|_| Wrong::new("open.service.guaranteed.slack_us", "32 bits"))?;
-            Some((rate.map_err(|_| Wrong::new(RATE, "at most 4294967295"))?, slack))
+            let slack = slack.map_err(|_| FieldError::new("open.service.guaranteed.slack_us", "32 bits"))?;
+            Some((rate.map_err(|_| FieldError::new(RATE, "at most 4294967295"))?, slack))
         }
     };
     let traffic = types::traffic("open.traffic", bucket)?;
     let peak = traffic.peak.map(u32::try_from).transpose();
-    let peak = peak.map_err(|_| Wrong::new("open.traffic.peak_octets_per_s", "at most 4294967295"))?;
+    let peak = peak.map_err(|_| FieldError::new("open.traffic.peak_octets_per_s", "at most 4294967295"))?;
     Ok(Some(ServiceParameters {
         bucket: traffic.burst,
         peak,
@@ -186,8 +189,8 @@ pub(super) fn service(request: &Request) -> ApiService {
     }
 }
 
-fn user(field: &str, name: &str) -> Result<[u8; 8], Wrong> {
-    let wrong = || Wrong::new(field, "at most 8 printable ASCII characters");
+fn user(field: &str, name: &str) -> Result<[u8; 8], FieldError> {
+    let wrong = || FieldError::new(field, "at most 8 printable ASCII characters");
     let mut octets = [0; 8];
     let place = octets.get_mut(..name.len()).filter(|_| name.bytes().all(|octet| octet.is_ascii_graphic()));
     place.ok_or_else(wrong)?.copy_from_slice(name.as_bytes());
@@ -256,9 +259,11 @@ pub(super) fn silence(cause: v1::Cause) -> v1::Failure {
 pub(super) fn rejected(why: Rejected) -> Status {
     match why {
         Rejected::NotRunning => not_running("boomerang"),
-        Rejected::Address | Rejected::Ports | Rejected::Group => Wrong::new("open.flow", why).into(),
-        Rejected::Rates | Rejected::Parameters | Rejected::TooLong => Wrong::new("open.traffic", why).into(),
-        Rejected::Refresh | Rejected::Dscp => Wrong::new("open", why).into(),
+        Rejected::Address | Rejected::Ports | Rejected::Group => FieldError::new("open.flow", why).into(),
+        Rejected::Rates | Rejected::Parameters | Rejected::TooLong => {
+            FieldError::new("open.traffic", why).into()
+        }
+        Rejected::Refresh | Rejected::Dscp => FieldError::new("open", why).into(),
         Rejected::NoRoute => Reason::NoRoute.status(why),
         Rejected::FlowTaken => Reason::FlowTaken.status(why),
         Rejected::Full => Reason::TableFull.status(why),

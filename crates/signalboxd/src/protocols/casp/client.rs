@@ -16,10 +16,10 @@ use signalbox_node::{Command, Event};
 use signalbox_show::casp as show;
 use tonic::Status;
 
-use crate::api::Names;
-use crate::api::errors::{Reason, Wrong, already_open, must_open, not_running};
+use crate::api::InterfaceNames;
+use crate::api::errors::{FieldError, Reason, already_open, must_open, not_running};
 use crate::api::types::{self, Flow, number, number_in};
-use crate::protocols::applications::{Asked, Layer, Mistake, Outcome};
+use crate::protocols::applications::{Layer, Outcome, ParsedRequest, RefusedRequest};
 
 /// CASP as its clients in other processes see it.
 pub(crate) struct Clients;
@@ -47,15 +47,15 @@ impl Layer for Clients {
             RegisterError::InUse(client) => {
                 Reason::ClientTypeTaken.with(refusal, [("client_type", client.to_string())])
             }
-            RegisterError::Reserved(_) => Wrong::new("register.client_type", refusal).into(),
+            RegisterError::Reserved(_) => FieldError::new("register.client_type", refusal).into(),
             RegisterError::TooMany => Reason::TableFull.status(refusal),
             RegisterError::NotRunning => not_running("casp"),
         }
     }
 
-    fn request(_: u8, message: v1::ClientRequest) -> Asked<Self> {
+    fn request(_: u8, message: v1::ClientRequest) -> ParsedRequest<Self> {
         let tag = match &message.request {
-            Some(Request::Unregister(_)) => return Asked::Unregister,
+            Some(Request::Unregister(_)) => return ParsedRequest::Unregister,
             Some(Request::SendMessage(message)) => Some(message.tag),
             Some(
                 Request::Register(_)
@@ -67,8 +67,8 @@ impl Layer for Clients {
             | None => None,
         };
         match request(message.request) {
-            Ok(request) => Asked::Command(CaspCommand::Request(request)),
-            Err(wrong) => Asked::Wrong(tag, wrong),
+            Ok(request) => ParsedRequest::Command(CaspCommand::Request(request)),
+            Err(wrong) => ParsedRequest::Wrong(tag, wrong),
         }
     }
 
@@ -109,11 +109,11 @@ impl Layer for Clients {
         Indication::Registered(v1::Registered { node })
     }
 
-    fn refused(Mistake { request, handle, reason }: Mistake) -> Indication {
+    fn refused(RefusedRequest { request, handle, reason }: RefusedRequest) -> Indication {
         Indication::RequestRefused(v1::RequestRefused { request, tag: handle, reason })
     }
 
-    fn indication(indication: OwnedIndication, _: &Names) -> Indication {
+    fn indication(indication: OwnedIndication, _: &InterfaceNames) -> Indication {
         match indication {
             IndicationOf::Opened { tag, session, .. } => {
                 Indication::SessionOpened(v1::SessionOpened { tag, session_id: session.0.to_vec() })
@@ -146,19 +146,21 @@ impl Layer for Clients {
     }
 }
 
-fn request(asked: Option<Request>) -> Result<OwnedRequest, Wrong> {
+fn request(asked: Option<Request>) -> Result<OwnedRequest, FieldError> {
     Ok(match asked {
-        None => return Err(Wrong::new("request", "missing, or of a kind that this daemon does not know")),
-        Some(Request::Register(_)) => {
-            return Err(Wrong::new("register", already_open("register").message()));
+        None => {
+            return Err(FieldError::new("request", "missing, or of a kind that this daemon does not know"));
         }
-        Some(Request::Unregister(_)) => return Err(Wrong::new("unregister", "it has no answer")),
+        Some(Request::Register(_)) => {
+            return Err(FieldError::new("register", already_open("register").message()));
+        }
+        Some(Request::Unregister(_)) => return Err(FieldError::new("unregister", "it has no answer")),
         Some(Request::SendMessage(message)) => RequestOf::Send(send_message(message)?),
         Some(Request::Verdict(verdict)) => RequestOf::Verdict {
             id: verdict.verdict_id,
             verdict: match verdict.data {
                 Some(_) if verdict.consume => {
-                    return Err(Wrong::new("verdict.data", "a message that ends here has none"));
+                    return Err(FieldError::new("verdict.data", "a message that ends here has none"));
                 }
                 Some(data) => VerdictOf::Replace(Octets(data)),
                 None if verdict.consume => VerdictOf::Consume,
@@ -180,18 +182,18 @@ fn request(asked: Option<Request>) -> Result<OwnedRequest, Wrong> {
     })
 }
 
-fn send_message(message: v1::SendMessage) -> Result<SendRequestOf<Octets>, Wrong> {
+fn send_message(message: v1::SendMessage) -> Result<SendRequestOf<Octets>, FieldError> {
     const SESSION: &str = "send_message.session";
-    let named = message.session.ok_or_else(|| Wrong::new(SESSION, "missing"))?;
+    let named = message.session.ok_or_else(|| FieldError::new(SESSION, "missing"))?;
     let session =
         (!named.session_id.is_empty()).then(|| session_id(SESSION, &named.session_id)).transpose()?;
     if message.record_route && message.route.is_some() {
         let what = "excludes record_route: an answer goes back along the route of its request";
-        return Err(Wrong::new("send_message.route", what));
+        return Err(FieldError::new("send_message.route", what));
     }
     if session.is_none() && (message.reverse || message.tear_down || message.branch.is_some()) {
         let what = "reverse, tear_down and branch need a session that exists";
-        return Err(Wrong::new(format!("{SESSION}.session_id"), what));
+        return Err(FieldError::new(format!("{SESSION}.session_id"), what));
     }
     Ok(SendRequestOf {
         tag: message.tag,
@@ -210,33 +212,36 @@ fn send_message(message: v1::SendMessage) -> Result<SendRequestOf<Octets>, Wrong
 }
 
 /// A session that exists.
-fn named(field: &str, session: Option<v1::SessionRef>) -> Result<(SessionId, FlowId), Wrong> {
-    let session = session.ok_or_else(|| Wrong::new(field, "missing"))?;
+fn named(field: &str, session: Option<v1::SessionRef>) -> Result<(SessionId, FlowId), FieldError> {
+    let session = session.ok_or_else(|| FieldError::new(field, "missing"))?;
     let id = session_id(field, &session.session_id)?;
     Ok((id, flow(&format!("{field}.flow"), session.flow.as_ref())?))
 }
 
-fn session_id(field: &str, octets: &[u8]) -> Result<SessionId, Wrong> {
+fn session_id(field: &str, octets: &[u8]) -> Result<SessionId, FieldError> {
     let wrong = |_| {
-        Wrong::new(format!("{field}.session_id"), format_args!("{} octets, but 16 are needed", octets.len()))
+        FieldError::new(
+            format!("{field}.session_id"),
+            format_args!("{} octets, but 16 are needed", octets.len()),
+        )
     };
     octets.try_into().map(SessionId).map_err(wrong)
 }
 
 /// The flow identifier of a flow: with an SPI, else with ports, else with a label.
-fn flow(field: &str, spec: Option<&FlowSpec>) -> Result<FlowId, Wrong> {
+fn flow(field: &str, spec: Option<&FlowSpec>) -> Result<FlowId, FieldError> {
     let asked = Flow::read(field, spec)?;
     let (src, dst) = asked.hosts(field)?;
-    let src = src.ok_or_else(|| Wrong::new(format!("{field}.source"), "missing"))?;
+    let src = src.ok_or_else(|| FieldError::new(format!("{field}.source"), "missing"))?;
     if asked.dscp.is_some() {
-        return Err(Wrong::new(format!("{field}.dscp"), "a flow of CASP has none: leave it out"));
+        return Err(FieldError::new(format!("{field}.dscp"), "a flow of CASP has none: leave it out"));
     }
     let protocol = asked.protocol.unwrap_or_default();
     let src_port = asked.src_port.unwrap_or_default();
     let dst_port = asked.dst_port.unwrap_or_default();
     let label = asked.flow_label.unwrap_or_default();
     let without = |part: &str, given: bool, reason: &str| {
-        if given { Err(Wrong::new(format!("{field}.{part}"), reason)) } else { Ok(()) }
+        if given { Err(FieldError::new(format!("{field}.{part}"), reason)) } else { Ok(()) }
     };
     without("flow_label", asked.flow_label.is_some() && asked.protocol.is_some(), "excludes ip_protocol")?;
     without("spi", asked.spi.is_some() && (src_port, dst_port) != (0, 0), "excludes ports")?;
@@ -251,10 +256,10 @@ fn flow(field: &str, spec: Option<&FlowSpec>) -> Result<FlowId, Wrong> {
         }
         (IpAddr::V6(src), IpAddr::V6(dst), None) => FlowId::V6Label { src, dst, label },
         (IpAddr::V4(_), IpAddr::V6(_), _) | (IpAddr::V6(_), IpAddr::V4(_), _) => {
-            return Err(Wrong::new(field, "source and destination are of different IP versions"));
+            return Err(FieldError::new(field, "source and destination are of different IP versions"));
         }
     };
-    flow.checked().map_err(|error| Wrong::new(field, error))
+    flow.checked().map_err(|error| FieldError::new(field, error))
 }
 
 fn reference(session: SessionId, flow: &FlowId) -> Option<v1::SessionRef> {

@@ -12,7 +12,7 @@ use signalbox_node::casp::{
 use signalbox_show::casp as show;
 use tonic::Status;
 
-use crate::api::errors::{Reason, Wrong, not_running};
+use crate::api::errors::{FieldError, Reason, not_running};
 use crate::api::types::{self, Flow, unix_us};
 
 /// The farthest start of a reservation, microseconds from now: nodes refuse later ones.
@@ -21,21 +21,21 @@ const LATEST_US: u64 = 24 * 3_600_000_000;
 const DEFAULT: Duration = Duration::from_secs(1);
 
 /// The probes that a client asks for.
-pub(super) fn request(request: &v1::PingRequest) -> Result<PingRequest, Wrong> {
+pub(super) fn request(request: &v1::PingRequest) -> Result<PingRequest, FieldError> {
     let asked = Flow::read("flow", request.flow.as_ref())?;
     let (src, dst) = asked.hosts("flow")?;
     for (name, value) in
         [("dscp", asked.dscp.map(u32::from)), ("flow_label", asked.flow_label), ("spi", asked.spi)]
     {
         if value.is_some() {
-            return Err(Wrong::new(format!("flow.{name}"), "a ping has none"));
+            return Err(FieldError::new(format!("flow.{name}"), "a ping has none"));
         }
     }
     if request.padding_octets != 0 {
-        return Err(Wrong::new("padding_octets", "probes of CASP have none: leave it out"));
+        return Err(FieldError::new("padding_octets", "probes of CASP have none: leave it out"));
     }
     if request.format() != v1::PingFormat::Unspecified {
-        return Err(Wrong::new("format", "it is one of Ping over GIST: leave it out"));
+        return Err(FieldError::new("format", "it is one of Ping over GIST: leave it out"));
     }
     let time = |value: Option<u64>| value.map_or(DEFAULT, Duration::from_micros);
     Ok(PingRequest {
@@ -59,8 +59,8 @@ pub(super) fn response(event: SeriesEvent, start_us: u64) -> Result<v1::PingResp
 
 fn refused(refusal: PingRefusal) -> Status {
     match refusal {
-        PingRefusal::Address => Wrong::new("flow", refusal).into(),
-        PingRefusal::Timing => Wrong::new("count", refusal).into(),
+        PingRefusal::Address => FieldError::new("flow", refusal).into(),
+        PingRefusal::Timing => FieldError::new("count", refusal).into(),
         PingRefusal::TooMany => Reason::TableFull.status(refusal),
         PingRefusal::NoRoute => Reason::NoRoute.status(refusal),
         PingRefusal::NotRunning => not_running("casp"),
@@ -69,7 +69,7 @@ fn refused(refusal: PingRefusal) -> Status {
 }
 
 /// The reservation that a client asks for.
-pub(super) fn reserve_request(open: &common::ReserveOpen) -> Result<ReserveRequest, Wrong> {
+pub(super) fn reserve_request(open: &common::ReserveOpen) -> Result<ReserveRequest, FieldError> {
     const FLOW: &str = "open.flow";
     let authority = open.authority.clone().unwrap_or_default();
     for (field, given) in [
@@ -80,24 +80,29 @@ pub(super) fn reserve_request(open: &common::ReserveOpen) -> Result<ReserveReque
         ("open.authority.user", authority.user.is_some()),
     ] {
         if given {
-            return Err(Wrong::new(field, "CASP has none here: leave it out"));
+            return Err(FieldError::new(field, "CASP has none here: leave it out"));
         }
     }
     let flow = Flow::read(FLOW, open.flow.as_ref())?;
     let (src, dst) = flow.hosts(FLOW)?;
     for (part, given) in [("dscp", flow.dscp.is_some()), ("spi", flow.spi.is_some())] {
         if given {
-            return Err(Wrong::new(format!("{FLOW}.{part}"), "a flow of CASP has none here: leave it out"));
+            return Err(FieldError::new(
+                format!("{FLOW}.{part}"),
+                "a flow of CASP has none here: leave it out",
+            ));
         }
     }
     let wanted = wanted("open.traffic", open.traffic.as_ref(), open.service.as_ref())?;
     let priority = authority.priority.map(|priority| match u16::try_from(priority.setup) {
         Ok(level) if priority.defending.is_none_or(|defending| defending == priority.setup) => Ok(level),
-        Ok(_) => Err(Wrong::new("open.authority.priority.defending", "CASP has one priority: leave it out")),
-        Err(_) => Err(Wrong::new("open.authority.priority.setup", "0 to 65535")),
+        Ok(_) => {
+            Err(FieldError::new("open.authority.priority.defending", "CASP has one priority: leave it out"))
+        }
+        Err(_) => Err(FieldError::new("open.authority.priority.setup", "0 to 65535")),
     });
     let partial = open.partial.map(|common::PartialReservation { failures, unaware }| {
-        let number = |field, value| u16::try_from(value).map_err(|_| Wrong::new(field, "0 to 65535"));
+        let number = |field, value| u16::try_from(value).map_err(|_| FieldError::new(field, "0 to 65535"));
         Ok((number("open.partial.failures", failures)?, number("open.partial.unaware", unaware)?))
     });
     Ok(ReserveRequest {
@@ -126,20 +131,20 @@ pub(super) fn name(request: &ReserveRequest) -> String {
 }
 
 /// Start and end of a reservation in advance.
-fn time(open: &common::ReserveOpen) -> Result<Option<(u64, u64)>, Wrong> {
+fn time(open: &common::ReserveOpen) -> Result<Option<(u64, u64)>, FieldError> {
     const FIELD: &str = "open.start_unix_us";
     let Some(start) = open.start_unix_us else { return Ok(None) };
     let Some(hold) = open.hold_us else {
-        return Err(Wrong::new(FIELD, "a reservation in advance has an end: give open.hold_us too"));
+        return Err(FieldError::new(FIELD, "a reservation in advance has an end: give open.hold_us too"));
     };
     if start > unix_us().saturating_add(LATEST_US) {
-        return Err(Wrong::new(FIELD, "a day from now at most"));
+        return Err(FieldError::new(FIELD, "a day from now at most"));
     }
     Ok(Some((start, start.saturating_add(hold))))
 }
 
 /// The query that a client makes.
-pub(super) fn query_request(query: &common::QueryRequest) -> Result<ReserveRequest, Wrong> {
+pub(super) fn query_request(query: &common::QueryRequest) -> Result<ReserveRequest, FieldError> {
     let common::QueryRequest { protocol: _, flow, traffic, service, authority, partial, .. } = query.clone();
     let open = common::ReserveOpen { flow, traffic, service, authority, partial, ..Default::default() };
     // Whatever there is answers the question about the whole path. With a part of it, a node has the rate or has no part.
@@ -152,22 +157,23 @@ pub(super) fn wanted(
     field: &str,
     bucket: Option<&common::TokenBucket>,
     service: Option<&common::Service>,
-) -> Result<Reserved, Wrong> {
+) -> Result<Reserved, FieldError> {
     let traffic = types::traffic(field, bucket)?;
     let guaranteed = match service.and_then(|service| service.service.as_ref()) {
         None | Some(ApiService::ControlledLoad(_)) => None,
         Some(ApiService::Guaranteed(asked)) => {
             if asked.delay_bound_us.is_some() {
                 let what = "CASP does not learn what the path adds: give the rate, or nothing";
-                return Err(Wrong::new("open.service.guaranteed.delay_bound_us", what));
+                return Err(FieldError::new("open.service.guaranteed.delay_bound_us", what));
             }
             let slack = u32::try_from(asked.slack_us.unwrap_or(0));
-            let slack_us = slack.map_err(|_| Wrong::new("open.service.guaranteed.slack_us", "32 bits"))?;
+            let slack_us =
+                slack.map_err(|_| FieldError::new("open.service.guaranteed.slack_us", "32 bits"))?;
             Some(ServiceRate { rate: asked.rate_octets_per_s.unwrap_or(traffic.rate), slack_us })
         }
         Some(ApiService::Dscp(_)) => {
             let what = "CASP reserves controlled load and guaranteed service";
-            return Err(Wrong::new("open.service.dscp", what));
+            return Err(FieldError::new("open.service.dscp", what));
         }
     };
     Ok(Reserved { traffic, guaranteed })
@@ -177,10 +183,10 @@ pub(super) fn wanted(
 pub(super) fn reserve_refused(refusal: ReserveRefusal) -> Status {
     match refusal {
         ReserveRefusal::Address | ReserveRefusal::Label | ReserveRefusal::PrivateFlow => {
-            Wrong::new("open.flow", refusal).into()
+            FieldError::new("open.flow", refusal).into()
         }
-        ReserveRefusal::Receiver => Wrong::new("change", refusal).into(),
-        ReserveRefusal::Traffic => Wrong::new("open.traffic", refusal).into(),
+        ReserveRefusal::Receiver => FieldError::new("change", refusal).into(),
+        ReserveRefusal::Traffic => FieldError::new("open.traffic", refusal).into(),
         ReserveRefusal::NoRoute => Reason::NoRoute.status(refusal),
         ReserveRefusal::NotRunning => Reason::ProtocolNotRunning.status(refusal),
         ReserveRefusal::NameTaken => Reason::Internal.status(refusal),

@@ -15,7 +15,7 @@ use signalbox_show::casp as show;
 use tonic::Status;
 
 use super::Passages;
-use crate::api::errors::{Reason, Wrong};
+use crate::api::errors::{FieldError, Reason};
 use crate::api::opener::{self, Opened, Opener};
 use crate::api::pages::walked;
 use crate::api::reserver::only_with;
@@ -69,14 +69,14 @@ impl Opener for Casp {
     }
 
     fn delete(&self, node: &Node, session: SessionId) -> Option<Command> {
-        let there = node.casp_firewall()?.has_session(session);
+        let found = node.casp_firewall()?.has_session(session);
         // No client has this identifier.
-        there.then_some(Command::Casp { id: 0, command: CaspCommand::Delete(session) })
+        found.then_some(Command::Casp { id: 0, command: CaspCommand::Delete(session) })
     }
 }
 
 /// The passage that a client asks for.
-fn request(open: &v1::PinholeOpen) -> Result<CaspCommand, Wrong> {
+fn request(open: &v1::PinholeOpen) -> Result<CaspCommand, FieldError> {
     const FLOW: &str = "open.flow";
     let foreign = [
         ("open.second_port", open.second_port),
@@ -95,7 +95,7 @@ fn request(open: &v1::PinholeOpen) -> Result<CaspCommand, Wrong> {
         ("spi", flow.spi.is_some()),
     ] {
         if given {
-            return Err(Wrong::new(format!("{FLOW}.{name}"), "no part of a passage: leave it out"));
+            return Err(FieldError::new(format!("{FLOW}.{name}"), "no part of a passage: leave it out"));
         }
     }
     match v1::PinholeAction::try_from(open.action) {
@@ -106,7 +106,7 @@ fn request(open: &v1::PinholeOpen) -> Result<CaspCommand, Wrong> {
                     [("open.session_auth", open.session_auth.is_some()), ("open.scope", open.scope.is_some())]
                 {
                     if given {
-                        return Err(Wrong::new(field, what));
+                        return Err(FieldError::new(field, what));
                     }
                 }
             }
@@ -131,7 +131,7 @@ fn request(open: &v1::PinholeOpen) -> Result<CaspCommand, Wrong> {
                 sender.and_then(|sender| (sender == Prefix::host(sender.addr)).then_some(sender.addr));
             let Some(sender) = sender else {
                 let what = "with a scope the address of one sender: the border opens for it";
-                return Err(Wrong::new(format!("{FLOW}.source"), what));
+                return Err(FieldError::new(format!("{FLOW}.source"), what));
             };
             Ok(CaspCommand::Open(Box::new(OpenRequest {
                 dst: sender,
@@ -147,9 +147,9 @@ fn request(open: &v1::PinholeOpen) -> Result<CaspCommand, Wrong> {
         }
         Ok(v1::PinholeAction::Expose) => accepted(open, &flow).map(CaspCommand::Accept),
         Ok(v1::PinholeAction::Block) => {
-            Err(Wrong::new("open.action", "CASP opens firewalls and blocks nothing: use natfw"))
+            Err(FieldError::new("open.action", "CASP opens firewalls and blocks nothing: use natfw"))
         }
-        Err(_) => Err(Wrong::new("open.action", "open or expose")),
+        Err(_) => Err(FieldError::new("open.action", "open or expose")),
     }
 }
 
@@ -168,10 +168,10 @@ fn lifetime(open: &v1::PinholeOpen) -> Option<u32> {
 }
 
 /// What a request says besides its flow.
-fn terms(open: &v1::PinholeOpen, packets: NatfwPackets) -> Result<NatfwTerms, Wrong> {
+fn terms(open: &v1::PinholeOpen, packets: NatfwPackets) -> Result<NatfwTerms, FieldError> {
     let name = |field: &'static str, text: &String| match text.len() {
         1..=255 => Ok(text.clone()),
-        _ => Err(Wrong::new(field, "1 to 255 octets")),
+        _ => Err(FieldError::new(field, "1 to 255 octets")),
     };
     let scope = open.scope.as_ref().map(|scope| match &scope.domain {
         None => Ok(NatfwScope::Local),
@@ -180,12 +180,12 @@ fn terms(open: &v1::PinholeOpen, packets: NatfwPackets) -> Result<NatfwTerms, Wr
     let scope = scope.transpose()?;
     if packets == NatfwPackets::Both && scope.is_none() {
         let what = "the border of a scope opens both directions: give open.scope";
-        return Err(Wrong::new("open.bidirectional", what));
+        return Err(FieldError::new("open.bidirectional", what));
     }
     if let Some(start) = open.start_unix_us
         && start > types::unix_us().saturating_add(LATEST_US)
     {
-        return Err(Wrong::new("open.start_unix_us", "one hour from now at most"));
+        return Err(FieldError::new("open.start_unix_us", "one hour from now at most"));
     }
     Ok(NatfwTerms {
         scope,
@@ -197,14 +197,14 @@ fn terms(open: &v1::PinholeOpen, packets: NatfwPackets) -> Result<NatfwTerms, Wr
 }
 
 /// Refuses what belongs to a request of the sender.
-fn only_open(open: &v1::PinholeOpen) -> Result<(), Wrong> {
+fn only_open(open: &v1::PinholeOpen) -> Result<(), FieldError> {
     let foreign =
         [("open.receiver_initiated", open.receiver_initiated), ("open.bidirectional", open.bidirectional)];
     only_with("open", &foreign)
 }
 
 /// The packets that a client accepts.
-fn accepted(open: &v1::PinholeOpen, flow: &types::Flow) -> Result<FlowFilter, Wrong> {
+fn accepted(open: &v1::PinholeOpen, flow: &types::Flow) -> Result<FlowFilter, FieldError> {
     only_open(open)?;
     let what = "the sender gives it: leave it out, or give open.scope";
     for (field, given) in [
@@ -214,7 +214,7 @@ fn accepted(open: &v1::PinholeOpen, flow: &types::Flow) -> Result<FlowFilter, Wr
         ("open.start_unix_us", open.start_unix_us.is_some()),
     ] {
         if given {
-            return Err(Wrong::new(field, what));
+            return Err(FieldError::new(field, what));
         }
     }
     let any = |like: Option<Prefix>| match like {
@@ -232,9 +232,9 @@ fn accepted(open: &v1::PinholeOpen, flow: &types::Flow) -> Result<FlowFilter, Wr
 /// An event of a passage; the error ends its call.
 fn event(id: u64, event: PassageEvent) -> Result<Event, Status> {
     show::passage(id, event).map_err(|refusal| match refusal {
-        PassageRefusal::Address | PassageRefusal::PrivateFlow => Wrong::new("open.flow", refusal).into(),
-        PassageRefusal::Scope => Wrong::new("open.scope", refusal).into(),
-        PassageRefusal::Token => Wrong::new("open.session_auth", refusal).into(),
+        PassageRefusal::Address | PassageRefusal::PrivateFlow => FieldError::new("open.flow", refusal).into(),
+        PassageRefusal::Scope => FieldError::new("open.scope", refusal).into(),
+        PassageRefusal::Token => FieldError::new("open.session_auth", refusal).into(),
         PassageRefusal::NoRoute => Reason::NoRoute.status(refusal),
         PassageRefusal::TooMany => Reason::TableFull.status(refusal),
         PassageRefusal::NotRunning => Reason::ProtocolNotRunning.status(refusal),

@@ -12,17 +12,17 @@ use signalbox_node::natfw::{
     Code, Command, ExposeRequest, Failure, Granted, NatfwEvent, OpenRequest, Options, Refusal, Role,
     SessionView, State,
 };
-use signalbox_show::who::who;
+use signalbox_show::requester::requester_fields;
 use tonic::Status;
 
-use crate::api::errors::{Reason, Wrong, not_running};
+use crate::api::errors::{FieldError, Reason, not_running};
 use crate::api::reserver::only_with;
 use crate::api::types::{self, micros, number};
 
 /// The passage that a client asks for. The application checks whether the values fit each other.
-pub(super) fn request(open: &v1::PinholeOpen) -> Result<Command, Wrong> {
+pub(super) fn request(open: &v1::PinholeOpen) -> Result<Command, FieldError> {
     let action = v1::PinholeAction::try_from(open.action)
-        .map_err(|_| Wrong::new("open.action", "open, expose or block"))?;
+        .map_err(|_| FieldError::new("open.action", "open, expose or block"))?;
     let foreign = [
         ("open.receiver_initiated", open.receiver_initiated),
         ("open.scope", open.scope.is_some()),
@@ -38,7 +38,7 @@ pub(super) fn request(open: &v1::PinholeOpen) -> Result<Command, Wrong> {
         ("spi", flow.spi.is_some()),
     ] {
         if given {
-            return Err(Wrong::new(format!("open.flow.{name}"), "no part of a passage: leave it out"));
+            return Err(FieldError::new(format!("open.flow.{name}"), "no part of a passage: leave it out"));
         }
     }
     let types = open.icmp_types.iter().map(|kind| number("open.icmp_types", *kind, 0, 255));
@@ -66,7 +66,7 @@ pub(super) fn request(open: &v1::PinholeOpen) -> Result<Command, Wrong> {
     inward(open, &flow, options, block)
 }
 
-fn outward(flow: &types::Flow, options: Options) -> Result<Command, Wrong> {
+fn outward(flow: &types::Flow, options: Options) -> Result<Command, FieldError> {
     let (src, dst) = flow.hosts("open.flow")?;
     Ok(Command::Open(OpenRequest {
         src,
@@ -83,21 +83,21 @@ fn inward(
     flow: &types::Flow,
     options: Options,
     block: bool,
-) -> Result<Command, Wrong> {
+) -> Result<Command, FieldError> {
     let address = match flow.dst {
         Some(end) if end != Prefix::host(end.addr) => {
             let field = "open.flow.destination_prefix_length";
-            return Err(Wrong::new(field, "one host only: leave it out"));
+            return Err(FieldError::new(field, "one host only: leave it out"));
         }
         end => end.map(|end| end.addr),
     };
     let towards = match types::address_in("open.towards", open.towards.as_deref())? {
         Some(towards) => towards,
         None => flow.src.map(|from| from.addr).ok_or_else(|| {
-            Wrong::new("open.towards", "missing: an address outside, or the source of the flow")
+            FieldError::new("open.towards", "missing: an address outside, or the source of the flow")
         })?,
     };
-    let missing = |field: &str| Wrong::new(format!("open.flow.{field}"), "missing");
+    let missing = |field: &str| FieldError::new(format!("open.flow.{field}"), "missing");
     Ok(Command::Expose(ExposeRequest {
         address,
         protocol: flow.protocol.ok_or_else(|| missing("ip_protocol"))?,
@@ -115,11 +115,11 @@ fn inward(
 /// The status for a request that the application refuses.
 fn refused(refusal: Refusal) -> Status {
     match refusal {
-        Refusal::Address | Refusal::Ports | Refusal::Senders => Wrong::new("open.flow", refusal).into(),
-        Refusal::ProxySender => Wrong::new("open.flow.source", refusal).into(),
-        Refusal::IcmpTypes => Wrong::new("open.icmp_types", refusal).into(),
-        Refusal::Lifetime => Wrong::new("open.lifetime_us", refusal).into(),
-        Refusal::Token => Wrong::new("open.session_auth", refusal).into(),
+        Refusal::Address | Refusal::Ports | Refusal::Senders => FieldError::new("open.flow", refusal).into(),
+        Refusal::ProxySender => FieldError::new("open.flow.source", refusal).into(),
+        Refusal::IcmpTypes => FieldError::new("open.icmp_types", refusal).into(),
+        Refusal::Lifetime => FieldError::new("open.lifetime_us", refusal).into(),
+        Refusal::Token => FieldError::new("open.session_auth", refusal).into(),
         Refusal::TooMany => Reason::TableFull.status(refusal),
         Refusal::NoApplication => not_running("natfw"),
         Refusal::NoRoute => Reason::NoRoute.status(refusal),
@@ -162,7 +162,7 @@ fn endpoint(address: IpAddr, port: Option<u16>) -> v1::Endpoint {
 /// Why a passage failed. Classes and codes are those of RFC 5973 §4.2.5.
 fn failure(failure: Failure) -> v1::Failure {
     let message = failure.to_string();
-    let own = match &failure {
+    let cause = match &failure {
         Failure::NotUpstream | Failure::NotSent(SendError::TooLarge { .. } | SendError::Refused) => {
             v1::Cause::Protocol
         }
@@ -184,7 +184,7 @@ fn failure(failure: Failure) -> v1::Failure {
         | Failure::NoCreate => (None, None, None),
     };
     let cause = match code.map(|Code { class, code }| (class, code)) {
-        None => own,
+        None => cause,
         // Authentication and authorization failed; no reservation of the receiver is for the flow.
         Some((5, 1 | 2) | (7, 3)) => v1::Cause::Policy,
         // Resources temporarily not available.
@@ -209,7 +209,7 @@ fn failure(failure: Failure) -> v1::Failure {
 
 /// A session, and what the kernel has counted of its rule.
 pub(super) fn pinhole(session: &SessionView, seen: Option<PinholeView>) -> v1::Pinhole {
-    let who = session.requester.as_ref().map(who);
+    let requester = session.requester.as_ref().map(requester_fields);
     let peer = session.peer.map(|peer| peer.to_string());
     v1::Pinhole {
         session_id: types::session_id(session.session),
@@ -231,10 +231,10 @@ pub(super) fn pinhole(session: &SessionView, seen: Option<PinholeView>) -> v1::P
             types::pinhole_rule(rule, session.active, seen.map(|seen| (seen.packets, seen.octets)))
         }),
         policy_rule: session.policy.clone(),
-        neighbor: who.as_ref().and_then(|who| who.neighbor.clone()).or(peer),
-        proof: who.as_ref().and_then(|who| who.proof.clone()),
-        identity: who.as_ref().and_then(|who| who.identity.clone()),
-        claimed: who.and_then(|who| who.claimed),
+        neighbor: requester.as_ref().and_then(|fields| fields.neighbor.clone()).or(peer),
+        proof: requester.as_ref().and_then(|fields| fields.proof.clone()),
+        identity: requester.as_ref().and_then(|fields| fields.identity.clone()),
+        claimed: requester.and_then(|fields| fields.claimed),
         external: session.external.map(|(address, port)| endpoint(address.into(), port)),
         expires_in_us: micros(session.expires_in),
     }

@@ -54,8 +54,8 @@ impl Opener for Natfw {
     }
 
     fn delete(&self, node: &Node, session: SessionId) -> Option<Command> {
-        let there = node.natfw()?.has_session(session);
+        let found = node.natfw()?.has_session(session);
         // No client has this identifier.
-        there.then_some(Command::Natfw { id: 0, command: NatfwCommand::Delete(session) })
+        found.then_some(Command::Natfw { id: 0, command: NatfwCommand::Delete(session) })
     }
 }

@@ -10,12 +10,12 @@ use signalbox_node::qos::{
 use signalbox_show::qos as show;
 use tonic::Status;
 
-use crate::api::errors::{Reason, Wrong, not_running};
+use crate::api::errors::{FieldError, Reason, not_running};
 use crate::api::reserver::only_with;
 use crate::api::types::{self, number};
 
 /// The reservation that a client asks for. The application checks whether the values fit each other.
-pub(super) fn reserve_request(open: &v1::ReserveOpen) -> Result<ReserveRequest, Wrong> {
+pub(super) fn reserve_request(open: &v1::ReserveOpen) -> Result<ReserveRequest, FieldError> {
     let flow = flow("open.flow", open.flow.as_ref())?;
     let (service, delay) = service("open.service", open.service.as_ref())?;
     let qos = QosRequest {
@@ -52,21 +52,24 @@ pub(super) fn reserve_request(open: &v1::ReserveOpen) -> Result<ReserveRequest, 
 }
 
 /// A reservation with other traffic.
-pub(super) fn changed(request: &ReserveRequest, bucket: &v1::TokenBucket) -> Result<ReserveRequest, Wrong> {
+pub(super) fn changed(
+    request: &ReserveRequest,
+    bucket: &v1::TokenBucket,
+) -> Result<ReserveRequest, FieldError> {
     let QosRequest { service, delay, .. } = request.qos;
     let qos = QosRequest { service, delay, ..traffic("change.traffic", Some(bucket))? };
     Ok(ReserveRequest { qos, ..request.clone() })
 }
 
 /// The query that a client asks for.
-pub(super) fn query_request(query: &v1::QueryRequest) -> Result<QueryRequest, Wrong> {
+pub(super) fn query_request(query: &v1::QueryRequest) -> Result<QueryRequest, FieldError> {
     only_with("Reserve", &[("authority", query.authority.is_some())])?;
     let (service, delay) = service("service", query.service.as_ref())?;
     let qos = QosRequest { service, delay, ..traffic("traffic", query.traffic.as_ref())? };
     Ok(QueryRequest::new(flow("flow", query.flow.as_ref())?, qos))
 }
 
-fn flow(field: &str, flow: Option<&v1::FlowSpec>) -> Result<Flow, Wrong> {
+fn flow(field: &str, flow: Option<&v1::FlowSpec>) -> Result<Flow, FieldError> {
     let flow = types::Flow::read(field, flow)?;
     let (src, dst) = flow.hosts(field)?;
     Ok(Flow {
@@ -81,16 +84,16 @@ fn flow(field: &str, flow: Option<&v1::FlowSpec>) -> Result<Flow, Wrong> {
     })
 }
 
-fn traffic(field: &str, bucket: Option<&v1::TokenBucket>) -> Result<QosRequest, Wrong> {
-    let bucket = bucket.ok_or_else(|| Wrong::new(field, "missing"))?;
+fn traffic(field: &str, bucket: Option<&v1::TokenBucket>) -> Result<QosRequest, FieldError> {
+    let bucket = bucket.ok_or_else(|| FieldError::new(field, "missing"))?;
     if bucket.rate_octets_per_s == 0 {
-        return Err(Wrong::new(format!("{field}.rate_octets_per_s"), "at least 1"));
+        return Err(FieldError::new(format!("{field}.rate_octets_per_s"), "at least 1"));
     }
     let default = QosRequest::rate(bucket.rate_octets_per_s);
     let burst_field = format!("{field}.burst_octets");
     let burst = bucket.burst_octets.map(u32::try_from).transpose();
     let qos = QosRequest {
-        burst: burst.map_err(|_| Wrong::new(&burst_field, "at most 4294967295"))?,
+        burst: burst.map_err(|_| FieldError::new(&burst_field, "at most 4294967295"))?,
         peak: bucket.peak_octets_per_s,
         max_packet: bucket.max_packet_octets.unwrap_or(default.max_packet),
         fixed_packet: bucket.max_packet_octets.is_some(),
@@ -98,12 +101,12 @@ fn traffic(field: &str, bucket: Option<&v1::TokenBucket>) -> Result<QosRequest, 
         ..default
     };
     if qos.burst() < qos.max_packet {
-        return Err(Wrong::new(burst_field, "at least one largest packet"));
+        return Err(FieldError::new(burst_field, "at least one largest packet"));
     }
     Ok(qos)
 }
 
-fn service(field: &str, service: Option<&v1::Service>) -> Result<(Service, Option<Duration>), Wrong> {
+fn service(field: &str, service: Option<&v1::Service>) -> Result<(Service, Option<Duration>), FieldError> {
     match service.and_then(|service| service.service.as_ref()) {
         None | Some(ApiService::ControlledLoad(_)) => Ok((Service::ControlledLoad, None)),
         Some(ApiService::Guaranteed(v1::Guaranteed {
@@ -113,7 +116,7 @@ fn service(field: &str, service: Option<&v1::Service>) -> Result<(Service, Optio
         })) => Ok((Service::Guaranteed, delay_bound_us.map(Duration::from_micros))),
         Some(ApiService::Guaranteed(_)) => {
             let what = "the node computes rate and slack: give `delay_bound_us`, or nothing";
-            Err(Wrong::new(format!("{field}.guaranteed"), what))
+            Err(FieldError::new(format!("{field}.guaranteed"), what))
         }
         Some(ApiService::Dscp(dscp)) => {
             Ok((Service::Dscp(number(&format!("{field}.dscp"), *dscp, 0, 63)?), None))
@@ -140,8 +143,8 @@ pub(super) fn query_response(event: QosEvent) -> Option<Result<v1::QueryResponse
 /// The status for a request that the application refuses.
 pub(super) fn refused(refusal: Refusal) -> Status {
     match refusal {
-        Refusal::Address | Refusal::Ports => Wrong::new("open.flow", refusal).into(),
-        Refusal::Value => Wrong::new("open", refusal).into(),
+        Refusal::Address | Refusal::Ports => FieldError::new("open.flow", refusal).into(),
+        Refusal::Value => FieldError::new("open", refusal).into(),
         Refusal::TooMany => Reason::TableFull.status(refusal),
         Refusal::NoApplication => not_running("qos"),
         Refusal::NoRoute => Reason::NoRoute.status(refusal),

@@ -10,7 +10,7 @@ use tonic::Status;
 
 use super::{Reservations, convert};
 use crate::api::Api;
-use crate::api::errors::{Wrong, stopping};
+use crate::api::errors::{FieldError, stopping};
 use crate::api::reserver::{Reserver, Standing, change_refused, only_with};
 use crate::requests::{LoopHandle, Opened};
 
@@ -133,7 +133,7 @@ impl Standing for Reservation {
         }
         let changed = match convert::changed(&self.request, traffic) {
             Ok(changed) => changed,
-            Err(wrong) => return Err(Wrong::into(wrong)),
+            Err(wrong) => return Err(FieldError::into(wrong)),
         };
         self.change = Some(changed.clone());
         self.post(qos::Command::Reserve(Box::new(changed))).await.map(|()| None)
@@ -173,10 +173,10 @@ mod tests {
 
     #[test]
     fn each_kind_of_reservation_of_a_flow_has_a_session_of_its_own() {
-        let one = ReserveRequest::new(Flow::to([192, 0, 2, 1].into()), QosRequest::rate(1000));
-        let receiver = ReserveRequest { receiver_initiated: true, ..one.clone() };
-        let both = ReserveRequest { bidirectional: true, ..one.clone() };
-        let purposes = [&one, &receiver, &both].map(purpose);
+        let sender_initiated = ReserveRequest::new(Flow::to([192, 0, 2, 1].into()), QosRequest::rate(1000));
+        let receiver = ReserveRequest { receiver_initiated: true, ..sender_initiated.clone() };
+        let both = ReserveRequest { bidirectional: true, ..sender_initiated.clone() };
+        let purposes = [&sender_initiated, &receiver, &both].map(purpose);
         assert!(purposes[0] != purposes[1] && purposes[1] != purposes[2] && purposes[0] != purposes[2]);
         let larger = ReserveRequest { qos: QosRequest::rate(2000), ..receiver };
         assert_eq!(purpose(&larger), purposes[1]);

@@ -3,7 +3,7 @@
 //! RSVP's rates are single floats. Those of a request become the next float that is not smaller, and those of an answer
 //! the next whole number that is not smaller.
 
-mod carried;
+mod objects;
 
 use std::net::IpAddr;
 
@@ -18,11 +18,11 @@ use signalbox_node::rsvp::{
 };
 use tonic::Status;
 
-use crate::api::errors::{Reason, Wrong, not_running};
+use crate::api::errors::{FieldError, Reason, not_running};
 use crate::api::held::{guaranteed, whole};
 use crate::api::types::{address, number, number_in, unix_us};
-use carried::{adspec_object_to_api, policy};
-pub(super) use carried::{adspec_to_api, policy_to_api};
+use objects::{adspec_object_to_api, policy};
+pub(super) use objects::{adspec_to_api, policy_to_api};
 
 /// ERROR_SPEC flags.
 const IN_PLACE: u8 = 1;
@@ -31,7 +31,7 @@ const NOT_GUILTY: u8 = 2;
 const MAX_PACKET: u32 = 1500;
 
 /// The session that a client registers.
-pub(super) fn session(register: &v1::Register) -> Result<Session, Wrong> {
+pub(super) fn session(register: &v1::Register) -> Result<Session, FieldError> {
     Ok(Session {
         dest: address("register.destination", &register.destination)?,
         protocol: number("register.ip_protocol", register.ip_protocol, 1, 0xff)?,
@@ -41,7 +41,7 @@ pub(super) fn session(register: &v1::Register) -> Result<Session, Wrong> {
 }
 
 /// The sender that a client announces; without a source address it has that of `own`.
-pub(super) fn sender(sender: &v1::Sender, own: Option<IpAddr>) -> Result<SenderRequest, Wrong> {
+pub(super) fn sender(sender: &v1::Sender, own: Option<IpAddr>) -> Result<SenderRequest, FieldError> {
     const FILTER: &str = "sender.filter";
     let none = v1::Filter::default();
     let asked = sender.filter.as_ref().unwrap_or(&none);
@@ -57,7 +57,7 @@ pub(super) fn sender(sender: &v1::Sender, own: Option<IpAddr>) -> Result<SenderR
 }
 
 /// The reservation that a client asks for.
-pub(super) fn reserve(reserve: &v1::Reserve) -> Result<ReserveRequest, Wrong> {
+pub(super) fn reserve(reserve: &v1::Reserve) -> Result<ReserveRequest, FieldError> {
     let style = style_in("reserve.style", reserve.style)?.unwrap_or(Style::Ff);
     const SENDERS: &str = "reserve.flows.senders";
     let flows = reserve.flows.iter().map(|flow| {
@@ -67,23 +67,23 @@ pub(super) fn reserve(reserve: &v1::Reserve) -> Result<ReserveRequest, Wrong> {
         });
         Ok(FlowRequest {
             flowspec: flowspec("reserve.flows.flowspec", flow.flowspec.as_ref())?,
-            senders: senders.collect::<Result<_, Wrong>>()?,
+            senders: senders.collect::<Result<_, FieldError>>()?,
         })
     });
-    let flows = flows.collect::<Result<Vec<_>, Wrong>>()?;
+    let flows = flows.collect::<Result<Vec<_>, FieldError>>()?;
     let policy = policy("reserve.policy", reserve.policy.as_ref())?;
     Ok(ReserveRequest { style, flows, confirm: reserve.confirm, policy })
 }
 
-fn source(field: &str, asked: &v1::Filter, own: Option<IpAddr>) -> Result<IpAddr, Wrong> {
+fn source(field: &str, asked: &v1::Filter, own: Option<IpAddr>) -> Result<IpAddr, FieldError> {
     let field = format!("{field}.source");
     match &asked.source {
         Some(source) => address(&field, source),
-        None => own.ok_or_else(|| Wrong::new(field, "missing")),
+        None => own.ok_or_else(|| FieldError::new(field, "missing")),
     }
 }
 
-fn selector(field: &str, asked: &v1::Filter) -> Result<Selector, Wrong> {
+fn selector(field: &str, asked: &v1::Filter) -> Result<Selector, FieldError> {
     Ok(match asked.selector {
         None => Selector::Port(0),
         Some(ApiSelector::SourcePort(port)) => {
@@ -109,8 +109,8 @@ fn float(number: u64) -> f32 {
 }
 
 /// The traffic of a request.
-pub(super) fn traffic(field: &str, asked: Option<&common::TokenBucket>) -> Result<TSpec, Wrong> {
-    let asked = asked.ok_or_else(|| Wrong::new(field, "missing"))?;
+pub(super) fn traffic(field: &str, asked: Option<&common::TokenBucket>) -> Result<TSpec, FieldError> {
+    let asked = asked.ok_or_else(|| FieldError::new(field, "missing"))?;
     let rate = asked.rate_octets_per_s;
     let max_packet = asked.max_packet_octets.unwrap_or(MAX_PACKET);
     let burst = asked.burst_octets.unwrap_or_else(|| (rate / 10).max(2 * u64::from(max_packet)));
@@ -119,9 +119,9 @@ pub(super) fn traffic(field: &str, asked: Option<&common::TokenBucket>) -> Resul
         .map_err(|error| out_of_range(field, error))
 }
 
-fn flowspec(field: &str, asked: Option<&v1::Flowspec>) -> Result<FlowSpec, Wrong> {
+fn flowspec(field: &str, asked: Option<&v1::Flowspec>) -> Result<FlowSpec, FieldError> {
     use common::service::Service;
-    let asked = asked.ok_or_else(|| Wrong::new(field, "missing"))?;
+    let asked = asked.ok_or_else(|| FieldError::new(field, "missing"))?;
     let tspec = traffic(&format!("{field}.traffic"), asked.traffic.as_ref())?;
     let name = format!("{field}.service");
     let rspec = match asked.service.as_ref().and_then(|service| service.service.as_ref()) {
@@ -132,29 +132,32 @@ fn flowspec(field: &str, asked: Option<&v1::Flowspec>) -> Result<FlowSpec, Wrong
             delay_bound_us: None,
         })) => {
             let slack = u32::try_from(slack_us.unwrap_or(0));
-            let slack = slack.map_err(|_| Wrong::new(format!("{name}.guaranteed.slack_us"), "32 bits"))?;
+            let slack =
+                slack.map_err(|_| FieldError::new(format!("{name}.guaranteed.slack_us"), "32 bits"))?;
             let rate = rate_octets_per_s.map_or(tspec.rate(), float);
             let rspec = RSpec::new(rate, slack).and_then(|rspec| rspec.checked(&tspec));
             Some(rspec.map_err(|error| out_of_range(&name, error))?)
         }
         Some(Service::Guaranteed(_)) => {
-            return Err(Wrong::new(
+            return Err(FieldError::new(
                 format!("{name}.guaranteed.delay_bound_us"),
                 "with qos only: give the rate",
             ));
         }
-        Some(Service::Dscp(_)) => return Err(Wrong::new(format!("{name}.dscp"), "RSVP has no such service")),
+        Some(Service::Dscp(_)) => {
+            return Err(FieldError::new(format!("{name}.dscp"), "RSVP has no such service"));
+        }
     };
     Ok(FlowSpec { tspec, rspec })
 }
 
 /// This host's address at the interface where a client receives a group.
-pub(super) fn receive_at(at: &v1::ReceiveAt) -> Result<IpAddr, Wrong> {
+pub(super) fn receive_at(at: &v1::ReceiveAt) -> Result<IpAddr, FieldError> {
     address("receive_at.address", &at.address)
 }
 
-fn out_of_range(field: &str, error: SpecError) -> Wrong {
-    Wrong::new(field, error)
+fn out_of_range(field: &str, error: SpecError) -> FieldError {
+    FieldError::new(field, error)
 }
 
 /// The status that ends the call of a client whose registration is refused.
@@ -177,7 +180,7 @@ pub(super) fn not_registered(refused: Refused) -> Status {
         | Refused::BadFlowspec
         | Refused::NotOffered
         | Refused::BadPolicy
-        | Refused::NothingToRelease => Wrong::new("register", refused).into(),
+        | Refused::NothingToRelease => FieldError::new("register", refused).into(),
     }
 }
 
@@ -310,13 +313,13 @@ pub(super) fn service(flowspec: &FlowSpec) -> common::Service {
 }
 
 /// The style that a client names in this field.
-pub(super) fn style_in(field: &'static str, style: i32) -> Result<Option<Style>, Wrong> {
+pub(super) fn style_in(field: &'static str, style: i32) -> Result<Option<Style>, FieldError> {
     Ok(Some(match v1::Style::try_from(style) {
         Ok(v1::Style::Unspecified) => return Ok(None),
         Ok(v1::Style::FixedFilter) => Style::Ff,
         Ok(v1::Style::WildcardFilter) => Style::Wf,
         Ok(v1::Style::SharedExplicit) => Style::Se,
-        Err(_) => return Err(Wrong::new(field, "fixed, wildcard or shared explicit filter")),
+        Err(_) => return Err(FieldError::new(field, "fixed, wildcard or shared explicit filter")),
     }))
 }
 

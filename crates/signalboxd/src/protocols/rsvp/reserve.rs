@@ -20,7 +20,7 @@ use tonic::Status;
 use super::service::own_address;
 use super::{Sessions, convert};
 use crate::api::Api;
-use crate::api::errors::{Reason, Wrong, stopping};
+use crate::api::errors::{FieldError, Reason, stopping};
 use crate::api::held::whole;
 use crate::api::reserver::{Reserver, Standing, change_refused, only_with, reached};
 use crate::api::types::Flow;
@@ -80,11 +80,11 @@ impl Reserver for Rsvp {
         _user: Option<u32>,
     ) -> Result<(Event, Box<dyn Standing>), Status> {
         let (session, flow) = session(open)?;
-        let own = match flow.src {
+        let source = match flow.src {
             Some(_) => None,
             None => Some(own_address(&api.handle, session.dest).await?),
         };
-        let sender = convert::sender(&announcement(open, &flow), own)?;
+        let sender = convert::sender(&announcement(open, &flow), source)?;
         let sender = SenderRequest { name_nodes: true, ..sender };
         let mut opened = api.handle.open::<Sessions>(RsvpCommand::Session(session)).await?;
         let mut early = VecDeque::new();
@@ -118,12 +118,12 @@ impl Reserver for Rsvp {
     }
 
     async fn query(&self, _: &Api, _: v1::QueryRequest) -> Result<v1::QueryResponse, Status> {
-        Err(Wrong::new("protocol", "RSVP cannot ask without announcing a flow: use qos").into())
+        Err(FieldError::new("protocol", "RSVP cannot ask without announcing a flow: use qos").into())
     }
 }
 
 /// The session of a flow. The flow's other fields are the sender's.
-fn session(open: &v1::ReserveOpen) -> Result<(Session, Flow), Wrong> {
+fn session(open: &v1::ReserveOpen) -> Result<(Session, Flow), FieldError> {
     const FLOW: &str = "open.flow";
     let authority = open.authority.clone().unwrap_or_default();
     only_with(
@@ -142,7 +142,10 @@ fn session(open: &v1::ReserveOpen) -> Result<(Session, Flow), Wrong> {
     )?;
     let service = open.service.as_ref().and_then(|service| service.service.as_ref());
     if !matches!(service, None | Some(v1::service::Service::ControlledLoad(_))) {
-        return Err(Wrong::new("open.service", "with RSVP the receiver chooses the service: leave it out"));
+        return Err(FieldError::new(
+            "open.service",
+            "with RSVP the receiver chooses the service: leave it out",
+        ));
     }
     let flow = Flow::read(FLOW, open.flow.as_ref())?;
     let (_, dest) = flow.hosts(FLOW)?;
@@ -152,14 +155,17 @@ fn session(open: &v1::ReserveOpen) -> Result<(Session, Flow), Wrong> {
         ("flow_label", flow.flow_label.is_some()),
     ] {
         if given {
-            return Err(Wrong::new(format!("{FLOW}.{part}"), "not with RSVP here: use signalbox.rsvp.v1"));
+            return Err(FieldError::new(
+                format!("{FLOW}.{part}"),
+                "not with RSVP here: use signalbox.rsvp.v1",
+            ));
         }
     }
     let protocol = flow.protocol.filter(|protocol| *protocol != 0);
     let session = Session {
         dest,
         protocol: protocol
-            .ok_or_else(|| Wrong::new(format!("{FLOW}.ip_protocol"), "RSVP needs one, 1 to 255"))?,
+            .ok_or_else(|| FieldError::new(format!("{FLOW}.ip_protocol"), "RSVP needs one, 1 to 255"))?,
         kind: SessionKind::Ports,
         port: flow.dst_port.unwrap_or(0),
     };
@@ -205,10 +211,10 @@ fn collect(opened: &mut Opened<Sessions>, early: &mut VecDeque<RsvpEvent>) -> Re
 
 fn refusal(refused: Refused) -> Status {
     match refused {
-        Refused::BadSource | Refused::SenderTaken => Wrong::new("open.flow.source", refused).into(),
-        Refused::BadPolicy => Wrong::new("open.authority", refused).into(),
-        Refused::BadFlowspec => Wrong::new("open.traffic", refused).into(),
-        Refused::BadSession | Refused::ConflictingPorts => Wrong::new("open.flow", refused).into(),
+        Refused::BadSource | Refused::SenderTaken => FieldError::new("open.flow.source", refused).into(),
+        Refused::BadPolicy => FieldError::new("open.authority", refused).into(),
+        Refused::BadFlowspec => FieldError::new("open.traffic", refused).into(),
+        Refused::BadSession | Refused::ConflictingPorts => FieldError::new("open.flow", refused).into(),
         Refused::Full => Reason::TableFull.status(refused),
         other => convert::not_registered(other),
     }

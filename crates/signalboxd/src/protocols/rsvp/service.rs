@@ -249,11 +249,11 @@ impl Call {
             AppRequest::Register(_) => return Err(already_open("register")),
             AppRequest::Sender(sender) => {
                 let source = sender.filter.as_ref().and_then(|filter| filter.source.as_ref());
-                let own = match source {
+                let own_source = match source {
                     Some(_) => None,
                     None => Some(own_address(&self.handle, self.session.dest).await?),
                 };
-                RsvpCommand::Sender(convert::sender(&sender, own)?)
+                RsvpCommand::Sender(convert::sender(&sender, own_source)?)
             }
             AppRequest::Reserve(reserve) => RsvpCommand::Reserve(convert::reserve(&reserve)?),
             AppRequest::ReceiveAt(at) => RsvpCommand::ReceiveAt(convert::receive_at(&at)?),

@@ -242,8 +242,8 @@ fn init(number: u16, answered: bool) -> (Vec<u8>, Vec<u8>) {
 
 /// The checksum of SCTP (RFC 9260 appendix A).
 fn crc32c(octets: &[u8]) -> [u8; 4] {
-    let one = |sum: u32, _| (sum >> 1) ^ if sum & 1 == 1 { 0x82f6_3b78 } else { 0 };
-    let sum = octets.iter().fold(u32::MAX, |sum, octet| (0..8).fold(sum ^ u32::from(*octet), one));
+    let shift = |sum: u32, _| (sum >> 1) ^ if sum & 1 == 1 { 0x82f6_3b78 } else { 0 };
+    let sum = octets.iter().fold(u32::MAX, |sum, octet| (0..8).fold(sum ^ u32::from(*octet), shift));
     (!sum).to_le_bytes()
 }
 

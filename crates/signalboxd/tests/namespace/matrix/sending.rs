@@ -8,19 +8,26 @@ use signalbox_linux::topology;
 
 use super::messages::{GIST_PORT, MAGIC, NATFW, PING, QOS, SCOUT_PORT, UDP, octets};
 use super::{QUIET, name, put, remove, rules};
-use crate::asking::Asked;
 use crate::firewall::Net;
 use crate::net::LONG;
+use crate::user_requests::UserRequest;
 
 const SETTINGS: &str = "node.protocols = [\"gist\", \"qos\", \"ping\", \"natfw\", \"rsvp\", \"boomerang\", \"casp\"]\n\
      [policy]\ndefault = \"deny\"\n[casp]\nclients = [\"qos\"]\nprivate_flows = true\npeers = [\"10.0.0.0/8\", \"fd00::/8\"]\n\
      [interfaces.right]\ncapacity = \"100mbit\"\n";
 
-const ASKED: [Asked; 7] =
-    [Asked::Qos, Asked::Rsvp, Asked::Boomerang, Asked::Casp, Asked::Create, Asked::External, Asked::Ping];
+const USER_REQUESTS: [UserRequest; 7] = [
+    UserRequest::Qos,
+    UserRequest::Rsvp,
+    UserRequest::Boomerang,
+    UserRequest::Casp,
+    UserRequest::Create,
+    UserRequest::External,
+    UserRequest::Ping,
+];
 
 /// Whether an IP packet is a message of a request, between these ends.
-fn is_of(asked: Asked, packet: &[u8], [src, dst]: &[IpAddr; 2]) -> bool {
+fn is_of(request: UserRequest, packet: &[u8], [src, dst]: &[IpAddr; 2]) -> bool {
     let has = |part: &[u8]| packet.windows(part.len()).any(|window| window == part);
     let port = |port: u16| has(&[port.to_be_bytes(), port.to_be_bytes()].concat());
     // Magic number, version, hops, length and NSLPID.
@@ -32,15 +39,17 @@ fn is_of(asked: Asked, packet: &[u8], [src, dst]: &[IpAddr; 2]) -> bool {
     let method = |method: u8| {
         packet.windows(17).find(|window| window.starts_with(&MAGIC)).is_some_and(|head| head[16] == method)
     };
-    let message = match asked {
-        Asked::Qos => gist(QOS),
-        Asked::Ping => gist(PING),
-        Asked::Create => gist(NATFW) && method(0),
-        Asked::External => gist(NATFW) && method(1),
-        Asked::Boomerang => has(&[0x47, 0x11, 0x47, 0x11]),
-        Asked::Casp | Asked::CaspCreate => port(SCOUT_PORT),
+    let message = match request {
+        UserRequest::Qos => gist(QOS),
+        UserRequest::Ping => gist(PING),
+        UserRequest::Create => gist(NATFW) && method(0),
+        UserRequest::External => gist(NATFW) && method(1),
+        UserRequest::Boomerang => has(&[0x47, 0x11, 0x47, 0x11]),
+        UserRequest::Casp | UserRequest::CaspCreate => port(SCOUT_PORT),
         // Class and type of the object SESSION, and a flow of UDP.
-        Asked::Rsvp => has(&[&[1, if dst.is_ipv4() { 1 } else { 2 }][..], &octets(*dst), &[UDP]].concat()),
+        UserRequest::Rsvp => {
+            has(&[&[1, if dst.is_ipv4() { 1 } else { 2 }][..], &octets(*dst), &[UDP]].concat())
+        }
     };
     message && has(&[octets(*src), octets(*dst)].concat())
 }
@@ -62,17 +71,17 @@ async fn rules_of_the_administrator_judge_what_a_node_sends() {
         };
         for (ends, length) in [(ends("10.78.0.1", "10.78.0."), 24), (ends("fd78::1", "fd78::"), 64)] {
             topology::add_address(net.b(), "veth", ends[1], length).unwrap();
-            for (asked, port) in ASKED.into_iter().zip(5000 + number * 10..) {
-                let call = asked.ask(&node, ends, port).await;
-                calls.push(call.unwrap_or_else(|status| panic!("{asked:?} to {}: {status}", ends[1])));
-                sent.push((asked, ends, false));
+            for (request, port) in USER_REQUESTS.into_iter().zip(5000 + number * 10..) {
+                let call = request.begin(&node, ends, port).await;
+                calls.push(call.unwrap_or_else(|status| panic!("{request:?} to {}: {status}", ends[1])));
+                sent.push((request, ends, false));
             }
         }
         let begin = Instant::now();
         loop {
             let read = link.read(Duration::from_millis(20), |frame| {
-                for (asked, ends, seen) in &mut sent {
-                    *seen |= !frame.outgoing && is_of(*asked, frame.octets, ends);
+                for (request, ends, seen) in &mut sent {
+                    *seen |= !frame.outgoing && is_of(*request, frame.octets, ends);
                 }
             });
             read.unwrap();
@@ -82,10 +91,10 @@ async fn rules_of_the_administrator_judge_what_a_node_sends() {
                 break;
             }
         }
-        for (asked, [_, dst], seen) in sent {
+        for (request, [_, dst], seen) in sent {
             if seen == judged {
                 let what = if seen { "is seen" } else { "is not seen" };
-                wrong.push(format!("{}: {asked:?} to {dst} {what}", name(rule)));
+                wrong.push(format!("{}: {request:?} to {dst} {what}", name(rule)));
             }
         }
         remove(&net, rule);

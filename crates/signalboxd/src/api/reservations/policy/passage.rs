@@ -14,7 +14,7 @@ use signalbox_node::resources::opening::Crossing;
 use signalbox_node::resources::request::Requester;
 use tonic::Status;
 
-use crate::api::errors::Wrong;
+use crate::api::errors::FieldError;
 use crate::api::types::{self, Flow};
 use crate::view::View;
 
@@ -22,7 +22,7 @@ const OPENINGS: [Opening; 5] =
     [Opening::Outward, Opening::Inward, Opening::Between, Opening::Reserve, Opening::Block];
 
 /// A request whose interfaces are not known yet.
-pub(in crate::api::reservations) struct Asked {
+pub(in crate::api::reservations) struct PassageTest {
     opening: Opening,
     requester: Requester,
     packets: FlowFilter,
@@ -37,16 +37,16 @@ pub(in crate::api::reservations) struct Asked {
 pub(in crate::api::reservations) fn read(
     opening: &str,
     asked: &v1::TestPolicyRequest,
-) -> Result<Asked, Wrong> {
+) -> Result<PassageTest, FieldError> {
     let opening = OPENINGS.into_iter().find(|one| one.to_string() == opening);
     let opening =
-        opening.ok_or_else(|| Wrong::new("opening", "outward, inward, between, reserve or block"))?;
+        opening.ok_or_else(|| FieldError::new("opening", "outward, inward, between, reserve or block"))?;
     let protocols = [v1::Protocol::Unspecified, v1::Protocol::Natfw, v1::Protocol::Casp];
     if !protocols.map(i32::from).contains(&asked.protocol) {
-        return Err(Wrong::new("protocol", "natfw or casp: the others open nothing"));
+        return Err(FieldError::new("protocol", "natfw or casp: the others open nothing"));
     }
     let mut flow = Flow::read("flow", asked.flow.as_ref())?;
-    let dst = flow.dst.ok_or_else(|| Wrong::new("flow.destination", "missing"))?;
+    let dst = flow.dst.ok_or_else(|| FieldError::new("flow.destination", "missing"))?;
     let from = types::address_in("from", asked.from.as_deref())?;
     let of_sender = !opening.is_of_receiver();
     if of_sender {
@@ -57,16 +57,22 @@ pub(in crate::api::reservations) fn read(
     let requester = super::requester(asked, from)?;
     let interfaces = [asked.from_interface.clone(), asked.interface.clone()];
     let packets = super::packets(&flow, dst);
-    Ok(Asked { opening, requester, packets, interfaces, invited: asked.invited, own_source })
+    Ok(PassageTest { opening, requester, packets, interfaces, invited: asked.invited, own_source })
 }
 
 /// What the rules would answer. Nothing changes.
 pub(in crate::api::reservations) fn answer(
     view: &mut View<'_>,
-    asked: Asked,
+    asked: PassageTest,
 ) -> Result<v1::TestPolicyResponse, Status> {
-    let Asked { opening, mut requester, mut packets, interfaces: [come_in, leave], invited, own_source } =
-        asked;
+    let PassageTest {
+        opening,
+        mut requester,
+        mut packets,
+        interfaces: [come_in, leave],
+        invited,
+        own_source,
+    } = asked;
     if own_source && let Ok(route) = view.kernel.route(&RouteQuery::to(packets.dst.addr)) {
         packets.src = Prefix::host(route.src);
     }
@@ -77,7 +83,7 @@ pub(in crate::api::reservations) fn answer(
     let to = end(view, "interface", leave, packets.dst)?;
     let verdict = if opening == Opening::Block { Verdict::Deny } else { Verdict::Allow };
     let pinhole = Pinhole { verdict, ..Pinhole::allow(packets) };
-    let ask = PassageRequest {
+    let request = PassageRequest {
         requester: &requester,
         opening,
         crossing: Crossing { from, to },
@@ -85,7 +91,7 @@ pub(in crate::api::reservations) fn answer(
         lifetime: Duration::ZERO,
         invited,
     };
-    let dry = view.node.resources().dry_passage(view.now, &ask);
+    let dry = view.node.resources().dry_passage(view.now, &request);
     Ok(v1::TestPolicyResponse {
         allowed: dry.result.is_ok(),
         rule: dry.rule.map(|rule| rule.to_string()),
@@ -95,7 +101,7 @@ pub(in crate::api::reservations) fn answer(
 
 /// The interface at one end of the flow: the one of this name, or that of the route to a single host. Packets of several hosts may
 /// have any.
-fn end(view: &mut View<'_>, field: &str, name: Option<String>, hosts: Prefix) -> Result<IfIndex, Wrong> {
+fn end(view: &mut View<'_>, field: &str, name: Option<String>, hosts: Prefix) -> Result<IfIndex, FieldError> {
     if let Some(name) = name {
         return super::named(view, field, &name);
     }

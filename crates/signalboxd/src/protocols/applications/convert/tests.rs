@@ -173,7 +173,7 @@ fn lifetimes_and_doubts_arrive() {
     }
     assert!(lifetime(vec![1]).is_err());
     for (all, bad) in [(true, false), (false, true)] {
-        let doubt = v1::InvalidateRoutingState {
+        let invalidation = v1::InvalidateRoutingState {
             mri: mri(),
             bad,
             data: b"anew".to_vec(),
@@ -181,7 +181,7 @@ fn lifetimes_and_doubts_arrive() {
             all_applications: all,
         };
         let Ok(RequestOf::InvalidateRoutingState { nslp, status, data, urgent, .. }) =
-            request(NSLP, Some(AppRequest::InvalidateRoutingState(doubt)))
+            request(NSLP, Some(AppRequest::InvalidateRoutingState(invalidation)))
         else {
             panic!("it is sound")
         };
@@ -228,7 +228,7 @@ fn events_have_their_names() {
         let session = SessionId([4; 16]);
         let ApiIndication::NetworkNotification(found) = indication(
             IndicationOf::NetworkNotification { nslp: NSLP, mri, session, event },
-            &Names::default(),
+            &InterfaceNames::default(),
         ) else {
             panic!("a notification")
         };

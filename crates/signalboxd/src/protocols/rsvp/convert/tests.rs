@@ -19,16 +19,16 @@ fn a_request_is_converted_and_back() {
         service: Some(common::Service { service: Some(common::service::Service::Guaranteed(guaranteed)) }),
     };
     let selector = Some(ApiSelector::SourcePort(5));
-    let one = v1::Filter { source: Some("10.0.0.1".into()), selector };
+    let filter = v1::Filter { source: Some("10.0.0.1".into()), selector };
     let asked = v1::Reserve {
         style: v1::Style::SharedExplicit.into(),
-        flows: vec![v1::FlowDescriptor { flowspec: Some(flowspec), senders: vec![one.clone()] }],
+        flows: vec![v1::FlowDescriptor { flowspec: Some(flowspec), senders: vec![filter.clone()] }],
         confirm: true,
         policy: None,
     };
     let taken = reserve(&asked).unwrap();
     assert_eq!((taken.style, taken.confirm), (Style::Se, true));
-    assert_eq!(filter_to_api(&taken.flows[0].senders[0]), one);
+    assert_eq!(filter_to_api(&taken.flows[0].senders[0]), filter);
     assert_eq!(flowspec_to_api(&taken.flows[0].flowspec), flowspec);
 }
 
@@ -57,9 +57,9 @@ fn what_a_message_does_not_give_is_absent() {
 #[test]
 fn an_own_sender_needs_no_source() {
     let asked = v1::Sender { traffic: Some(bucket()), ..v1::Sender::default() };
-    let own = "10.0.0.9".parse().unwrap();
-    let taken = sender(&asked, Some(own)).unwrap();
-    assert_eq!(taken.template, Filter { src: own, selector: Selector::Port(0) });
+    let source = "10.0.0.9".parse().unwrap();
+    let taken = sender(&asked, Some(source)).unwrap();
+    assert_eq!(taken.template, Filter { src: source, selector: Selector::Port(0) });
     assert_eq!((taken.ttl, taken.adspec), (SenderRequest::TTL, true));
     assert_eq!(sender(&asked, None).unwrap_err().field, "sender.filter.source");
 }

@@ -82,8 +82,8 @@ async fn a_sender_without_source_is_this_host() {
     };
     assert_eq!((taken.template.selector, taken.ttl), (Selector::Port(0), 63));
     // The rig's kernel has no routes.
-    let own = v1::Sender { filter: None, ..sender };
-    requests.send(request(AppRequest::Sender(own))).await.unwrap();
+    let without_filter = v1::Sender { filter: None, ..sender };
+    requests.send(request(AppRequest::Sender(without_filter))).await.unwrap();
     let Some(LoopRequest::Query(query)) = rig.requests.recv().await else { panic!("no query") };
     rig.run(query);
     let status = upcalls.message().await.unwrap_err();
@@ -110,14 +110,14 @@ async fn a_session_that_cannot_be_is_refused() {
 #[tokio::test]
 async fn an_administrator_ends_all_senders_of_a_session_in_parts() {
     let mut rig = Rig::new(ALL).await;
-    let ask = |rig: &Rig| {
+    let delete_senders = |rig: &Rig| {
         let mut client = RsvpClient::new(rig.channel.clone());
         let AppRequest::Register(session) = register() else { panic!() };
         let request = v1::DeleteSendersRequest { session: Some(session), source: Some("192.0.2.1".into()) };
         tokio::spawn(async move { client.delete_senders(request).await })
     };
     for (parts, answer) in [(vec![(64, true), (3, false)], Some(67)), (vec![(0, false)], None)] {
-        let call = ask(&rig);
+        let call = delete_senders(&rig);
         for (senders, more) in parts {
             let mut open = rig.open().await;
             let Command::Rsvp { command: RsvpCommand::EndSenders { source, .. }, .. } = &open.command else {

@@ -14,14 +14,14 @@ const TOLERANCE_US: u64 = 500_000;
 
 /// What the node has of the wall clock.
 #[derive(Debug)]
-pub(super) struct Wall {
+pub(super) struct WallClock {
     /// Microseconds since 1970 at the time zero of the daemon's clock.
     zero_us: u64,
     /// When to compare again.
     next: Time,
 }
 
-impl Wall {
+impl WallClock {
     pub(super) const fn new(zero_us: u64) -> Self {
         Self { zero_us, next: Time::ZERO }
     }
@@ -45,12 +45,12 @@ impl Wall {
 impl Driver {
     /// Gives the node the wall clock if it was set. It is called before what may need it: certificates of a handshake, keys,
     /// tokens and rules.
-    pub(super) fn wall_clock(&mut self) {
+    pub(super) fn compare_wall_clock(&mut self) {
         let now = self.clock.now();
-        if !self.wall.is_due(now) {
+        if !self.wall_clock.is_due(now) {
             return;
         }
-        if let Some(zero_us) = self.wall.compare(now, self.clock.zero_unix_us()) {
+        if let Some(zero_us) = self.wall_clock.compare(now, self.clock.zero_unix_us()) {
             tracing::info!("the wall clock was set; dates are judged by it from now on");
             self.command(Command::WallClock(zero_us));
         }
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn a_clock_that_was_set_is_noticed_within_a_second_and_once() {
         let second = Time::from_secs;
-        let mut wall = Wall::new(5_000_000);
+        let mut wall = WallClock::new(5_000_000);
         assert!(wall.is_due(second(0)));
         assert_eq!(wall.compare(second(0), 5_100_000), None, "the clock drifts");
         assert!(!wall.is_due(Time::from_millis(900)) && wall.is_due(second(1)));
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn slow_drift_adds_up() {
-        let mut wall = Wall::new(0);
+        let mut wall = WallClock::new(0);
         let corrected = (1..100).filter(|n| wall.compare(Time::from_secs(*n), n * 20_000).is_some()).count();
         assert_eq!(corrected, 3);
     }

@@ -5,7 +5,7 @@ use signalbox_node::resources::request::{RequestedBy, Requester};
 use crate::types;
 
 /// Who asks. A claim is never shown as the neighbor.
-pub struct Who {
+pub struct RequesterFields {
     /// The neighbors from which the request came.
     pub neighbor: Option<String>,
     /// What proves who asks.
@@ -18,7 +18,7 @@ pub struct Who {
 
 /// Who asks, by the record that rules are compared with.
 #[must_use]
-pub fn who(requester: &Requester) -> Who {
+pub fn requester_fields(requester: &Requester) -> RequesterFields {
     let neighbours = requester.requested_by.neighbours();
     let all: Vec<String> = neighbours.iter().map(|one| one.address.to_string()).collect();
     let proof = match requester.requested_by {
@@ -27,7 +27,7 @@ pub fn who(requester: &Requester) -> Who {
             requester.proof().to_string()
         }
     };
-    Who {
+    RequesterFields {
         neighbor: (!all.is_empty()).then(|| all.join(" ")),
         proof: Some(proof),
         identity: requester.peer.as_deref().map(types::identity),
@@ -38,12 +38,12 @@ pub fn who(requester: &Requester) -> Who {
 /// Who asks, as rules with `from` see it. `speaks`: the claim counts.
 #[must_use]
 pub fn counted(requester: &Requester, speaks: bool) -> Option<String> {
-    let own = match requester.requested_by.neighbours() {
+    let address = match requester.requested_by.neighbours() {
         [one] => Some(one.address),
         _ => None,
     };
     let claimed = requester.claimed.filter(|_| speaks);
-    claimed.or(own).map(|address| address.to_string())
+    claimed.or(address).map(|address| address.to_string())
 }
 
 #[cfg(test)]
@@ -59,12 +59,12 @@ mod tests {
         let neighbour =
             Neighbour { address: "10.0.1.1".parse().unwrap(), ifindex: IfIndex(1), proof: Proof::Handshake };
         let claimed = "10.0.0.9".parse().unwrap();
-        let of = |by| Requester::new(by, None, Some(claimed));
-        let one = of(RequestedBy::Neighbour(neighbour));
-        assert_eq!(who(&one).claimed.as_deref(), Some("10.0.0.9"));
-        assert_eq!(counted(&one, true).as_deref(), Some("10.0.0.9"));
-        assert_eq!(counted(&one, false).as_deref(), Some("10.0.1.1"));
-        assert_eq!(counted(&of(RequestedBy::Neighbours(vec![neighbour; 2])), false), None);
+        let claiming = |by| Requester::new(by, None, Some(claimed));
+        let requester = claiming(RequestedBy::Neighbour(neighbour));
+        assert_eq!(requester_fields(&requester).claimed.as_deref(), Some("10.0.0.9"));
+        assert_eq!(counted(&requester, true).as_deref(), Some("10.0.0.9"));
+        assert_eq!(counted(&requester, false).as_deref(), Some("10.0.1.1"));
+        assert_eq!(counted(&claiming(RequestedBy::Neighbours(vec![neighbour; 2])), false), None);
         assert_eq!(counted(&Requester::at(claimed), false), None);
     }
 }

@@ -30,13 +30,13 @@ struct Link {
 
 /// Neighbors that have moved, and of which the node has not learned.
 #[derive(Debug, Default)]
-pub(super) struct Moved {
+pub(super) struct MovedNeighbors {
     /// Those with a neighbor that waits, or of which one has moved since they came up.
     links: BTreeMap<IfIndex, Link>,
     due: Option<Time>,
 }
 
-impl Moved {
+impl MovedNeighbors {
     /// When [`Self::next`] is to be called.
     pub(super) const fn due(&self) -> Option<Time> {
         self.due
@@ -85,7 +85,7 @@ impl Driver {
     /// The kernel reports that a neighbor has moved.
     pub(super) fn neighbor_moved(&mut self, ifindex: IfIndex, address: IpAddr) {
         self.counters.neighbor_changes += 1;
-        if !self.moved.note(self.clock.now(), ifindex, address) {
+        if !self.moved_neighbors.note(self.clock.now(), ifindex, address) {
             self.counters.neighbor_changes_left_out += 1;
             tracing::debug!(ifindex = ifindex.0, %address, reason = "too many of this link", "move of a neighbor left out");
         }
@@ -93,9 +93,9 @@ impl Driver {
 
     /// Tells the node of neighbors that have moved. Returns their number.
     pub(super) fn follow_neighbors(&mut self, now: Time) -> usize {
-        self.moved.keep(self.engine.io.interfaces());
+        self.moved_neighbors.keep(self.engine.io.interfaces());
         let mut told = 0;
-        while let Some((ifindex, address)) = self.moved.next(now) {
+        while let Some((ifindex, address)) = self.moved_neighbors.next(now) {
             tracing::debug!(ifindex = ifindex.0, %address, "another router may have the place of a neighbor");
             self.input(Input::NeighborMoved { ifindex, address });
             told += 1;
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_move_is_told_at_once_and_a_flood_of_one_link_leaves_the_others_alone() {
-        let mut moved = Moved::default();
+        let mut moved = MovedNeighbors::default();
         assert_eq!(moved.due(), None);
         let mut told = 0;
         for at in 1000..11_000 {
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn those_that_wait_are_bounded_and_end_with_their_link() {
-        let mut moved = Moved::default();
+        let mut moved = MovedNeighbors::default();
         let noted = (0..200).filter(|n| moved.note(ms(1), IfIndex(1), gateway(*n))).count();
         assert_eq!(noted, MOST);
         moved.keep(&[]);

@@ -5,12 +5,12 @@ use signalbox_api::v1::Priority;
 use signalbox_node::resources::intserv::{Bandwidth, ErrorTerms, Latency};
 use signalbox_node::rsvp::{Adspec, Identity, Overrides, Preemption, RawAdspec, elements, policy_data};
 
-use crate::api::errors::Wrong;
+use crate::api::errors::FieldError;
 use crate::api::held::whole;
 use crate::api::types::number;
 
 /// The POLICY_DATA objects that a client asks for. The engine checks those that the client has composed itself.
-pub(super) fn policy(field: &str, asked: Option<&v1::PolicyData>) -> Result<Box<[u8]>, Wrong> {
+pub(super) fn policy(field: &str, asked: Option<&v1::PolicyData>) -> Result<Box<[u8]>, FieldError> {
     let Some(asked) = asked else { return Ok(Box::default()) };
     let value = |name: &str, value| number(&format!("{field}.priority.{name}"), value, 0, 0xffff);
     let preemption = match &asked.priority {
@@ -26,16 +26,16 @@ pub(super) fn policy(field: &str, asked: Option<&v1::PolicyData>) -> Result<Box<
         let name_field = format!("{field}.identities");
         if name.is_empty() || !printable(name) || !locator.as_deref().is_none_or(printable) {
             let what = "a name, and a locator if any, in printable ASCII";
-            return Err(Wrong::new(name_field, what));
+            return Err(FieldError::new(name_field, what));
         }
         let application = match v1::IdentityKind::try_from(*kind) {
             Ok(v1::IdentityKind::Unspecified | v1::IdentityKind::User) => false,
             Ok(v1::IdentityKind::Application) => true,
-            Err(_) => return Err(Wrong::new(name_field, "of a user or an application")),
+            Err(_) => return Err(FieldError::new(name_field, "of a user or an application")),
         };
         identities.push(Identity { application, name, locator: locator.as_deref() });
     }
-    let made = policy_data(preemption, &identities).map_err(|error| Wrong::new(field, error))?;
+    let made = policy_data(preemption, &identities).map_err(|error| FieldError::new(field, error))?;
     Ok([&asked.octets[..], &made].concat().into_boxed_slice())
 }
 
@@ -118,8 +118,8 @@ mod tests {
         let made = policy("sender.policy", Some(&asked())).unwrap();
         assert_eq!(policy_to_api(&made), Some(v1::PolicyData { octets: made.to_vec(), ..asked() }));
         // Own objects come first.
-        let own = v1::PolicyData { octets: made.to_vec(), ..v1::PolicyData::default() };
-        assert_eq!(policy("", Some(&own)).unwrap(), made);
+        let as_octets = v1::PolicyData { octets: made.to_vec(), ..v1::PolicyData::default() };
+        assert_eq!(policy("", Some(&as_octets)).unwrap(), made);
         assert_eq!((policy("", None).unwrap(), policy_to_api(&[])), (Box::default(), None));
     }
 

@@ -20,7 +20,7 @@ const UDP: u32 = 17;
 
 /// What users of a node ask for; the applications of GIST send Queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum UserRequest {
     Qos,
     Rsvp,
     Boomerang,
@@ -57,9 +57,9 @@ impl Call {
     }
 }
 
-impl Asked {
+impl UserRequest {
     /// Asks for a flow of UDP.
-    pub(crate) async fn ask(
+    pub(crate) async fn begin(
         self,
         node: &Channel,
         [src, dst]: [IpAddr; 2],

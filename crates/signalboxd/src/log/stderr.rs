@@ -116,9 +116,9 @@ impl Drop for Flush {
 
 /// Where lines go; each is written as a whole.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Beside;
+pub(super) struct BufferedStderr;
 
-impl Write for Beside {
+impl Write for BufferedStderr {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let mut waiting = buffer();
         if !waiting.runs {
@@ -138,7 +138,7 @@ impl Write for Beside {
     }
 }
 
-impl<'a> MakeWriter<'a> for Beside {
+impl<'a> MakeWriter<'a> for BufferedStderr {
     type Writer = Self;
 
     fn make_writer(&'a self) -> Self {

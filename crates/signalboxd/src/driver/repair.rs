@@ -17,16 +17,16 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// The next look at the kernel's state, and what was wrong at the last one.
 #[derive(Debug, Default)]
-pub(super) struct Mending {
+pub(super) struct KernelRepair {
     due: Option<Time>,
     /// When the next look is allowed.
     next: Time,
     faults: Vec<String>,
 }
 
-impl Mending {
+impl KernelRepair {
     /// Something may be missing.
-    pub(super) fn ask(&mut self, now: Time) {
+    pub(super) fn schedule(&mut self, now: Time) {
         let at = now.max(self.next);
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
@@ -53,14 +53,14 @@ impl Mending {
 
 impl Driver {
     /// Something may be missing, or in the way of intercepted packets.
-    pub(super) fn mend_later(&mut self) {
+    pub(super) fn schedule_repair(&mut self) {
         let now = self.clock.now();
-        self.mending.ask(now);
-        self.self_test.ask(now);
+        self.repair.schedule(now);
+        self.self_test.schedule(now);
     }
 
     /// Puts back what another program removed from the kernel. Returns the number of parts that were missing.
-    pub(super) fn mend(&mut self, now: Time) -> usize {
+    pub(super) fn repair(&mut self, now: Time) -> usize {
         let mut missing = 0;
         let mut faults = Vec::new();
         match self.engine.io.restore() {
@@ -85,7 +85,7 @@ impl Driver {
                 Err(error) => faults.push(format!("{interface}: {error}")),
             }
         }
-        if let Some(faults) = self.mending.done(now, faults) {
+        if let Some(faults) = self.repair.done(now, faults) {
             tracing::warn!("what is gone from the kernel cannot be put back: {faults}");
         }
         self.unreported |= missing > 0;
@@ -121,27 +121,27 @@ mod tests {
 
     #[test]
     fn the_first_report_is_followed_at_once_and_more_of_them_later() {
-        let mut mending = Mending::default();
-        assert_eq!(mending.due(), None);
-        mending.ask(ms(1000));
-        assert!(mending.is_due(ms(1000)));
-        assert_eq!(mending.done(ms(1000), Vec::new()), None);
-        assert_eq!(mending.due(), None);
-        (1001..1100).for_each(|at| mending.ask(ms(at)));
-        assert_eq!(mending.due(), Some(ms(1200)));
+        let mut repair = KernelRepair::default();
+        assert_eq!(repair.due(), None);
+        repair.schedule(ms(1000));
+        assert!(repair.is_due(ms(1000)));
+        assert_eq!(repair.done(ms(1000), Vec::new()), None);
+        assert_eq!(repair.due(), None);
+        (1001..1100).for_each(|at| repair.schedule(ms(at)));
+        assert_eq!(repair.due(), Some(ms(1200)));
     }
 
     #[test]
     fn a_fault_is_logged_once_and_tried_again() {
-        let mut mending = Mending::default();
+        let mut repair = KernelRepair::default();
         let fault = || vec!["no".to_owned()];
-        assert_eq!(mending.done(ms(0), fault()).as_deref(), Some("no"));
-        assert_eq!(mending.due(), Some(ms(1000)));
-        assert_eq!(mending.done(ms(1000), fault()), None);
+        assert_eq!(repair.done(ms(0), fault()).as_deref(), Some("no"));
+        assert_eq!(repair.due(), Some(ms(1000)));
+        assert_eq!(repair.done(ms(1000), fault()), None);
         // A report is followed earlier than the next attempt.
-        mending.ask(ms(1100));
-        assert_eq!(mending.due(), Some(ms(1200)));
-        assert_eq!(mending.done(ms(1200), Vec::new()), None);
-        assert_eq!(mending.done(ms(1300), fault()).as_deref(), Some("no"), "it came again");
+        repair.schedule(ms(1100));
+        assert_eq!(repair.due(), Some(ms(1200)));
+        assert_eq!(repair.done(ms(1200), Vec::new()), None);
+        assert_eq!(repair.done(ms(1300), fault()).as_deref(), Some("no"), "it came again");
     }
 }
