@@ -1,9 +1,9 @@
 //! What every command needs that asks the daemon: the connection to its control socket, its answers and refusals, and
 //! the signals that end a command.
 
-mod again;
+mod retry;
 mod shared;
-mod stop;
+mod termination;
 
 use std::error::Error;
 use std::io;
@@ -19,9 +19,9 @@ use tower::service_fn;
 
 use crate::exit::{Exit, NoDaemon, Refusal};
 
-pub(crate) use again::{Again, End, Follow, Loss};
+pub(crate) use retry::{AfterAttempt, End, Loss, Retry};
 pub(crate) use shared::Shared;
-pub(crate) use stop::{Stop, wait_until};
+pub(crate) use termination::{Termination, wait_until};
 
 /// Runs the work of a command that calls the daemon, on this thread.
 ///

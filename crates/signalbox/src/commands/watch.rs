@@ -12,7 +12,7 @@ use signalbox_api::v1::watch_events_response::Event;
 
 use super::Run;
 use crate::arguments::{NodeArgs, OutputArgs, values};
-use crate::client::{self, Stop, answer, block_on, refusal};
+use crate::client::{self, Termination, answer, block_on, refusal};
 use crate::exit::{Exit, exit_status};
 use crate::print::style::{Tone, paint};
 use crate::print::{decision, enum_text, flows, identifier, json_event, or_dash, rate, time_of_day};
@@ -116,7 +116,7 @@ impl Run for WatchArgs {
 }
 
 async fn watch(arguments: &WatchArgs) -> Result<Exit> {
-    let mut stop = Stop::new(arguments.time)?;
+    let mut termination = Termination::new(arguments.time)?;
     let mut client = NodeClient::new(client::channel(&arguments.node.socket).await?);
     let request = arguments.what.request(!arguments.changes);
     let mut events = answer(client.watch_events(request).await)?;
@@ -124,7 +124,7 @@ async fn watch(arguments: &WatchArgs) -> Result<Exit> {
     loop {
         let event = tokio::select! {
             event = events.message() => event.map_err(refusal)?,
-            () = stop.wait() => return Ok(Exit::Yes),
+            () = termination.wait() => return Ok(Exit::Yes),
         };
         let Some(event) = event else { return Ok(Exit::No) };
         if arguments.output.json {

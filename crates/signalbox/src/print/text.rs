@@ -47,8 +47,9 @@ pub(crate) fn service(service: &v1::Service) -> String {
         Some(Kind::ControlledLoad(_)) => Service(ServiceClass::ControlledLoad).to_string(),
         Some(Kind::Guaranteed(guaranteed)) => {
             let name = Service(ServiceClass::Guaranteed);
-            let of = guaranteed.rate_octets_per_s.map(|of| format!(" {}", rate(of))).unwrap_or_default();
-            format!("{name}{of}")
+            let by_rate =
+                guaranteed.rate_octets_per_s.map(|octets| format!(" {}", rate(octets))).unwrap_or_default();
+            format!("{name}{by_rate}")
         }
         Some(Kind::Dscp(code)) => format!("dscp:{code}"),
     }
@@ -88,16 +89,16 @@ mod tests {
 
     #[test]
     fn a_flow_shows_what_is_not_a_wildcard() {
-        let mut one = v1::FlowSpec {
+        let mut spec = v1::FlowSpec {
             source: Some("192.0.2.1".into()),
             destination: Some("192.0.2.0".into()),
             destination_prefix_length: Some(24),
             ..v1::FlowSpec::default()
         };
-        assert_eq!(flow(&one), "192.0.2.1 > 192.0.2.0/24");
-        one.ip_protocol = Some(17);
-        one.destination_port = Some(9);
-        assert_eq!(flow(&one), "192.0.2.1 > 192.0.2.0/24 port 9 proto 17");
+        assert_eq!(flow(&spec), "192.0.2.1 > 192.0.2.0/24");
+        spec.ip_protocol = Some(17);
+        spec.destination_port = Some(9);
+        assert_eq!(flow(&spec), "192.0.2.1 > 192.0.2.0/24 port 9 proto 17");
     }
 
     #[test]

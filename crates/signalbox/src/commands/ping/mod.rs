@@ -15,7 +15,7 @@ use signalbox_api::ping::v1::ping_response::Event;
 use super::Run;
 use crate::arguments::values::time;
 use crate::arguments::{FlowArgs, NodeArgs, OutputArgs, microseconds};
-use crate::client::{self, Stop, answer, block_on, refusal};
+use crate::client::{self, Termination, answer, block_on, refusal};
 use crate::exit::{Exit, exit_status};
 use crate::print::{hex, json_event, now_unix_us};
 
@@ -111,7 +111,7 @@ async fn ping(arguments: &PingArgs) -> Result<Exit> {
         },
         record_route: arguments.record_route,
     };
-    let mut stop = Stop::new(None)?;
+    let mut termination = Termination::new(None)?;
     let channel = client::channel(&arguments.node.socket).await?;
     let mut events = answer(match arguments.signaling {
         Carrier::Gist => PingClient::new(channel).ping(request).await,
@@ -122,7 +122,7 @@ async fn ping(arguments: &PingArgs) -> Result<Exit> {
         let response = tokio::select! {
             response = events.message() => response.map_err(refusal)?,
             // The daemon stops the probes when the call ends.
-            () = stop.wait() => Some(tally.stopped()),
+            () = termination.wait() => Some(tally.stopped()),
         };
         let Some(response) = response else { bail!("the daemon ended the pings before they were done") };
         let Some(event) = &response.event else { continue };

@@ -15,9 +15,9 @@ impl Accepted {
     pub(super) fn take(&mut self, event: &Event) -> bool {
         match event {
             Event::Accepted(v1::PinholeAccepted { session_id, flow }) => {
-                let one = (session_id.clone(), flow.clone());
-                if !self.standing.contains(&one) {
-                    self.standing.push(one);
+                let passage = (session_id.clone(), flow.clone());
+                if !self.standing.contains(&passage) {
+                    self.standing.push(passage);
                 }
                 false
             }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::accepted::Accepted;
 use super::print::held;
 use super::{Call, CommonArgs, RELEASE_TIMEOUT, text};
-use crate::client::{Again, End, Loss, Stop, wait_until};
+use crate::client::{End, Loss, Retry, Termination, wait_until};
 use crate::exit::Exit;
 use crate::print::{json_event, now_unix_us};
 
@@ -23,7 +23,7 @@ enum Wake {
     /// The daemon ended the call.
     Ended,
     /// The command is to end.
-    Stop,
+    Termination,
     /// The daemon has not reported the end in time.
     Timeout,
 }
@@ -31,15 +31,15 @@ enum Wake {
 /// Opens a passage, holds it until the command is stopped, closes it, and prints each event. A passage that is lost is asked for
 /// again. `one_sender`: a command that waits for senders ends with the passage of the only one.
 pub(super) async fn hold(open: v1::PinholeOpen, common: &CommonArgs, one_sender: bool) -> Result<Exit> {
-    let mut stop = Stop::new(None)?;
-    let mut again = Again::new(common.again.asks_again() && open.start_unix_us.is_none());
+    let mut termination = Termination::new(None)?;
+    let mut retry = Retry::new(common.retry.asks_again() && open.start_unix_us.is_none());
     loop {
-        let end = attempt(&open, common, one_sender, &mut stop, &mut again).await;
+        let end = attempt(&open, common, one_sender, &mut termination, &mut retry).await;
         let say = |retrying| {
             let event = Some(Event::Retrying(retrying));
             print_event(common, &v1::OpenPinholeResponse { time_unix_us: now_unix_us(), event }, false)
         };
-        if let Some(exit) = again.after(end, &mut stop, say).await? {
+        if let Some(exit) = retry.after(end, &mut termination, say).await? {
             return Ok(exit);
         }
     }
@@ -64,12 +64,12 @@ async fn attempt(
     open: &v1::PinholeOpen,
     common: &CommonArgs,
     one_sender: bool,
-    stop: &mut Stop,
-    again: &mut Again,
+    termination: &mut Termination,
+    retry: &mut Retry,
 ) -> Result<End> {
     let mut call = Call::open(&common.node.socket, open.clone()).await?;
     let (mut started, mut granted, mut deadline) = (false, false, None);
-    let mut own = None;
+    let mut source = None;
     let mut accepted = Accepted::default();
     loop {
         let wake = tokio::select! {
@@ -80,7 +80,7 @@ async fn attempt(
                 Err(error) if deadline.is_some() => bail!("{ENDED}: {error:#}"),
                 Err(error) => return Err(error),
             },
-            () = stop.wait() => Wake::Stop,
+            () = termination.wait() => Wake::Termination,
             () = wait_until(deadline) => Wake::Timeout,
         };
         let response = match wake {
@@ -89,13 +89,13 @@ async fn attempt(
                 return Ok(End::Lost(Loss::because("the daemon ended")));
             }
             Wake::Ended => bail!(ENDED),
-            Wake::Stop if started && deadline.is_none() => {
+            Wake::Termination if started && deadline.is_none() => {
                 call.release().await;
                 deadline = Some(Instant::now() + RELEASE_TIMEOUT);
                 continue;
             }
             // The daemon closes a passage when the call that made it ends.
-            Wake::Stop | Wake::Timeout => {
+            Wake::Termination | Wake::Timeout => {
                 let event = Some(Event::Released(v1::PinholeReleased {}));
                 v1::OpenPinholeResponse { time_unix_us: now_unix_us(), event }
             }
@@ -109,21 +109,21 @@ async fn attempt(
         match event {
             Event::Started(begun) => {
                 started = true;
-                own = begun.flow.as_ref().and_then(|flow| flow.source.clone());
+                source = begun.flow.as_ref().and_then(|flow| flow.source.clone());
             }
             Event::Granted(_) | Event::Accepted(_) => {
                 granted = true;
-                if again.granted() {
-                    stop.end_after(common.lifetime_of_all.hold);
+                if retry.granted() {
+                    termination.end_after(common.lifetime_of_all.hold);
                 }
             }
             Event::Ended(_) | Event::Notified(_) | Event::Retrying(_) => {}
             // The command is to end: it does not ask again.
             Event::Failed(_) if deadline.is_some() => return Ok(End::Over(Exit::No)),
             Event::Failed(failure) if granted => {
-                return Ok(End::Lost(Loss::of_standing(failure, own.as_deref())));
+                return Ok(End::Lost(Loss::of_standing(failure, source.as_deref())));
             }
-            Event::Failed(failure) => return Ok(End::Lost(Loss::of(failure, own.as_deref()))),
+            Event::Failed(failure) => return Ok(End::Lost(Loss::of(failure, source.as_deref()))),
             Event::Released(_) => return Ok(End::Over(Exit::yes_if(granted && !accepted.lost()))),
         }
     }

@@ -115,7 +115,7 @@ struct CommonArgs {
     #[command(flatten)]
     lifetime_of_all: HoldArgs,
     #[command(flatten)]
-    again: RetryArgs,
+    retry: RetryArgs,
     #[command(flatten)]
     output: OutputArgs,
     #[command(flatten)]

@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::{Call, RELEASE_TIMEOUT, ReserveArgs, print};
 use crate::arguments::{Signaling, microseconds, ports};
-use crate::client::{Again, End, Follow, Loss, Shared, Stop, refusal, wait_until};
+use crate::client::{AfterAttempt, End, Loss, Retry, Shared, Termination, refusal, wait_until};
 use crate::exit::Exit;
 use crate::print::{json_event, json_line, now_unix_us};
 
@@ -51,7 +51,7 @@ enum Outcome {
 /// Reserves for each flow, holds all reservations, releases all, and prints events.
 pub(super) async fn run(arguments: &ReserveArgs, open: &v1::ReserveOpen, flows: u16) -> Result<Exit> {
     let ports = ports(arguments.request.flow.destination_port, flows)?;
-    let mut stop = Stop::new(None)?;
+    let mut termination = Termination::new(None)?;
     let (stopping, stopped) = watch::channel(false);
     let (standing, stand) = watch::channel(false);
     let (sender, mut outcomes) = mpsc::unbounded_channel();
@@ -72,7 +72,7 @@ pub(super) async fn run(arguments: &ReserveArgs, open: &v1::ReserveOpen, flows: 
         let flow = Flow {
             connection: connection.clone(),
             stand: stand.clone(),
-            asks_again: arguments.again.asks_again(),
+            asks_again: arguments.retry.asks_again(),
             gate: Arc::clone(&gate),
             stopped: stopped.clone(),
             waits: arguments.signaling == Signaling::Rsvp,
@@ -104,14 +104,14 @@ pub(super) async fn run(arguments: &ReserveArgs, open: &v1::ReserveOpen, flows: 
                     }
                 },
             },
-            () = stop.wait() => { stopping.send_replace(true); }
+            () = termination.wait() => { stopping.send_replace(true); }
         }
         if count.all_granted() {
             count.printed = true;
             let took = count.lost_since.take().unwrap_or(begin).elapsed();
             granted(&mut out, flows, took, (json, count.short))?;
             if !standing.send_replace(true) {
-                stop.end_after(arguments.lifetime.hold);
+                termination.end_after(arguments.lifetime.hold);
             }
         }
         out.flush()?;
@@ -150,7 +150,7 @@ struct Attempt {
 impl Flow {
     /// Reserves, and asks again after a loss, once all were granted.
     async fn hold(mut self, open: v1::ReserveOpen, sender: &mpsc::UnboundedSender<Outcome>) -> Outcome {
-        let mut again = Again::new(self.asks_again);
+        let mut retry = Retry::new(self.asks_again);
         let mut broken = None;
         loop {
             let mut attempt = Attempt { broken, number: None, stood: false };
@@ -161,16 +161,18 @@ impl Flow {
             }
             broken = attempt.number.filter(|_| result.is_err()).or(broken);
             if attempt.stood {
-                again.granted();
+                retry.granted();
             }
             let (end, event) = match *result {
                 Ok(response) => (Ok(End::Lost(loss(&response))), Some(response)),
                 Err(error) => (Err(error), None),
             };
-            let (retrying, wait) = match (again.follow(end), event) {
-                (Ok(Follow::Again(retrying, wait)), _) => (retrying, wait),
-                (Ok(Follow::Over(_)), Some(response)) => return Outcome::Failed(Box::new(Ok(response))),
-                (Ok(Follow::Over(_)), None) => return Outcome::NotRequested,
+            let (retrying, wait) = match (retry.follow(end), event) {
+                (Ok(AfterAttempt::Retry(retrying, wait)), _) => (retrying, wait),
+                (Ok(AfterAttempt::Over(_)), Some(response)) => {
+                    return Outcome::Failed(Box::new(Ok(response)));
+                }
+                (Ok(AfterAttempt::Over(_)), None) => return Outcome::NotRequested,
                 (Err(error), _) => return Outcome::Failed(Box::new(Err(error))),
             };
             // The receiver is gone only when the command ends.

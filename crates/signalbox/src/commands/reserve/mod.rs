@@ -59,7 +59,7 @@ pub(crate) struct ReserveArgs {
     #[command(flatten)]
     lifetime: HoldArgs,
     #[command(flatten)]
-    again: RetryArgs,
+    retry: RetryArgs,
     /// Reserve in advance, with casp. The nodes reserve at once. The flow uses the reservation after this time, a day at most,
     /// and for the time of --hold.
     #[arg(long, value_name = "TIME", value_parser = time, requires = "hold", conflicts_with_all = ["flows", "request_id"])]

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::passage::{Opening, Passage};
 use super::{Call, RELEASE_TIMEOUT, ReserveArgs, print};
 use crate::arguments::microseconds;
-use crate::client::{self, Again, End, Loss, Stop, refusal, wait_until};
+use crate::client::{self, End, Loss, Retry, Termination, refusal, wait_until};
 use crate::exit::Exit;
 use crate::print::{json_event, now_unix_us};
 
@@ -26,7 +26,7 @@ enum Wake {
     /// The daemon ended the call.
     Ended,
     /// The command is to end.
-    Stop,
+    Termination,
     /// A node on the path does not hold the passage any more.
     Closed,
     /// The daemon has not reported the tear in time.
@@ -35,18 +35,18 @@ enum Wake {
 
 /// Reserves, and asks again after a loss.
 pub(super) async fn run(arguments: &ReserveArgs, mut open: v1::ReserveOpen) -> Result<Exit> {
-    let mut stop = Stop::new(None)?;
-    let mut again = Again::new(arguments.again.asks_again());
+    let mut termination = Termination::new(None)?;
+    let mut retry = Retry::new(arguments.retry.asks_again());
     let start = arguments.start_in.map(|wait| Instant::now() + wait);
     let mut ends = None;
     loop {
         let mut progress = Progress::new(arguments.confirms(), arguments.accepts_part());
-        let end = attempt(arguments, &open, &mut stop, &mut progress).await;
-        if progress.stood && again.granted() {
+        let end = attempt(arguments, &open, &mut termination, &mut progress).await;
+        if progress.stood && retry.granted() {
             let begins = start.map_or(progress.since, |start| start.max(progress.since));
             ends = arguments.lifetime.hold.map(|hold| begins + hold);
         }
-        if let Some(exit) = again.after(end, &mut stop, |retrying| say(arguments, retrying)).await? {
+        if let Some(exit) = retry.after(end, &mut termination, |retrying| say(arguments, retrying)).await? {
             return Ok(exit);
         }
         if let Some(ends) = ends {
@@ -89,18 +89,18 @@ fn print_event(out: &mut impl Write, arguments: &ReserveArgs, response: &v1::Res
 async fn attempt(
     arguments: &ReserveArgs,
     open: &v1::ReserveOpen,
-    stop: &mut Stop,
+    termination: &mut Termination,
     progress: &mut Progress,
 ) -> Result<End> {
     if !arguments.pinhole {
-        return hold(arguments, open, stop, progress, None).await;
+        return hold(arguments, open, termination, progress, None).await;
     }
-    let mut passage = match Passage::open(arguments, stop).await? {
+    let mut passage = match Passage::open(arguments, termination).await? {
         Opening::Open(passage) => passage,
         Opening::Refused(loss) => return Ok(End::Lost(loss)),
         Opening::Stopped => return Ok(End::Over(Exit::No)),
     };
-    let end = hold(arguments, open, stop, progress, Some(&mut *passage)).await?;
+    let end = hold(arguments, open, termination, progress, Some(&mut *passage)).await?;
     passage.close().await?;
     Ok(end)
 }
@@ -109,7 +109,7 @@ async fn attempt(
 async fn hold(
     arguments: &ReserveArgs,
     open: &v1::ReserveOpen,
-    stop: &mut Stop,
+    termination: &mut Termination,
     progress: &mut Progress,
     mut passage: Option<&mut Passage>,
 ) -> Result<End> {
@@ -132,7 +132,7 @@ async fn hold(
                 Err(error) if deadline.is_some() && !closed => bail!("{ENDED}: {error:#}"),
                 Err(error) => return Err(error),
             },
-            () = stop.wait() => Wake::Stop,
+            () = termination.wait() => Wake::Termination,
             lost = lost, if !closed => {
                 lost?;
                 Wake::Closed
@@ -153,13 +153,13 @@ async fn hold(
                 }
                 continue;
             }
-            Wake::Stop if progress.started && deadline.is_none() => {
+            Wake::Termination if progress.started && deadline.is_none() => {
                 call.release().await;
                 deadline = Some(Instant::now() + RELEASE_TIMEOUT);
                 continue;
             }
             // The daemon releases a reservation when the call that made it ends.
-            Wake::Stop | Wake::Timeout => {
+            Wake::Termination | Wake::Timeout => {
                 let event = Some(Event::Released(v1::ReserveReleased { confirmed: false }));
                 v1::ReserveResponse { time_unix_us: now_unix_us(), event }
             }
@@ -258,9 +258,9 @@ mod tests {
         let now = v1::ReserveOpen { hold_us: Some(microseconds(hold)), ..v1::ReserveOpen::default() };
         let ahead = v1::ReserveOpen { start_unix_us: Some(1_700_000_000_000_000), ..now.clone() };
         for (open, hold) in [(now, Duration::from_secs(20)), (ahead, hold)] {
-            let mut again = open.clone();
-            keep_end(&mut again, Duration::from_secs(20));
-            assert_eq!(again, v1::ReserveOpen { hold_us: Some(microseconds(hold)), ..open });
+            let mut retry = open.clone();
+            keep_end(&mut retry, Duration::from_secs(20));
+            assert_eq!(retry, v1::ReserveOpen { hold_us: Some(microseconds(hold)), ..open });
         }
     }
 

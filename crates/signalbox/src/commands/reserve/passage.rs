@@ -7,7 +7,7 @@ use signalbox_api::v1;
 use signalbox_api::v1::open_pinhole_response::Event;
 
 use super::ReserveArgs;
-use crate::client::{Loss, Stop};
+use crate::client::{Loss, Termination};
 use crate::commands::pinhole::{Call, RELEASE_TIMEOUT, text};
 use crate::print::json_event;
 
@@ -29,13 +29,13 @@ pub(super) enum Opening {
 
 impl Passage {
     /// Opens the path of the flow.
-    pub(super) async fn open(arguments: &ReserveArgs, stop: &mut Stop) -> Result<Opening> {
+    pub(super) async fn open(arguments: &ReserveArgs, termination: &mut Termination) -> Result<Opening> {
         let call = Call::open(&arguments.node.socket, request(arguments)?).await?;
         let mut passage = Self { call, json: arguments.output.json, granted: false, ended: false };
         loop {
             let event = tokio::select! {
                 event = passage.next() => event?,
-                () = stop.wait() => {
+                () = termination.wait() => {
                     passage.close().await?;
                     return Ok(Opening::Stopped);
                 }

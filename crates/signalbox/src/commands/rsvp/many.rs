@@ -16,7 +16,7 @@ use super::args::SessionArgs;
 use super::print;
 use super::session::{Call, Role};
 use crate::arguments::{microseconds, ports};
-use crate::client::{Shared, Stop, wait_until};
+use crate::client::{Shared, Termination, wait_until};
 use crate::exit::Exit;
 use crate::print::{duration, json_line, now_unix_us};
 
@@ -47,7 +47,7 @@ pub(super) async fn run<R: Role + Clone + Send + 'static>(
     arguments: &SessionArgs,
     destination: IpAddr,
     flows: u16,
-    mut stop: Stop,
+    mut termination: Termination,
     role: R,
 ) -> Result<Exit> {
     let socket = &arguments.node.socket;
@@ -86,7 +86,7 @@ pub(super) async fn run<R: Role + Clone + Send + 'static>(
                 Some(report) => progress.take(report, Instant::now(), &mut out)?,
                 None => break,
             },
-            () = stop.wait(), if !*stopping.borrow() => { stopping.send_replace(true); }
+            () = termination.wait(), if !*stopping.borrow() => { stopping.send_replace(true); }
         }
         out.flush()?;
     }

@@ -216,18 +216,18 @@ impl Reservation {
 
     /// The flowspec to request for senders that announce `traffic`.
     fn flowspec(&self, traffic: Option<shared::TokenBucket>) -> Option<v1::Flowspec> {
-        let own = self.arguments.traffic;
+        let bucket = self.arguments.traffic;
         let traffic = match self.arguments.rate {
-            Some(rate) => own.with_rate(rate),
+            Some(rate) => bucket.with_rate(rate),
             None => {
                 // A sender that gives no rate: --rate is needed.
                 let traffic = traffic.filter(|traffic| traffic.rate_octets_per_s > 0)?;
                 shared::TokenBucket {
                     rate_octets_per_s: traffic.rate_octets_per_s,
-                    burst_octets: own.burst.or(traffic.burst_octets),
-                    peak_octets_per_s: own.peak.or(traffic.peak_octets_per_s),
-                    min_policed_octets: own.min_policed.or(traffic.min_policed_octets),
-                    max_packet_octets: own.max_packet.or(traffic.max_packet_octets),
+                    burst_octets: bucket.burst.or(traffic.burst_octets),
+                    peak_octets_per_s: bucket.peak.or(traffic.peak_octets_per_s),
+                    min_policed_octets: bucket.min_policed.or(traffic.min_policed_octets),
+                    max_packet_octets: bucket.max_packet.or(traffic.max_packet_octets),
                 }
             }
         };

@@ -16,7 +16,7 @@ use tonic::transport::Channel;
 
 use super::args::SessionArgs;
 use super::{many, print};
-use crate::client::{self, Stop, answer, refusal};
+use crate::client::{self, Termination, answer, refusal};
 use crate::exit::Exit;
 use crate::print::{json_event, json_line, now_unix_us};
 
@@ -50,17 +50,17 @@ pub(super) async fn run<R: Role + Clone + Send + 'static>(
     destination: IpAddr,
     role: R,
 ) -> Result<Exit> {
-    let stop = Stop::new(arguments.lifetime.hold)?;
+    let termination = Termination::new(arguments.lifetime.hold)?;
     match arguments.flows {
-        Some(flows) => many::run(arguments, destination, flows, stop, role).await,
-        None => run_one(arguments, destination, stop, role).await,
+        Some(flows) => many::run(arguments, destination, flows, termination, role).await,
+        None => run_one(arguments, destination, termination, role).await,
     }
 }
 
 async fn run_one<R: Role>(
     arguments: &SessionArgs,
     destination: IpAddr,
-    mut stop: Stop,
+    mut termination: Termination,
     mut role: R,
 ) -> Result<Exit> {
     let json = arguments.output.json;
@@ -74,7 +74,7 @@ async fn run_one<R: Role>(
         let response = tokio::select! {
             response = call.next() => response?,
             // The daemon tears down the state of a call that ends.
-            () = stop.wait() => {
+            () = termination.wait() => {
                 if json {
                     let line = ReleasedLine { r#type: "released", time_unix_us: now_unix_us() };
                     json_line(&mut out, &line)?;

@@ -354,10 +354,11 @@ mod tests {
 
     #[test]
     fn it_begins_at_the_receiver_unless_that_is_a_group() {
-        let one = parse("10.0.0.9 --proto udp --dport 5004 --sender 10.0.0.1/4000 --object adspec,rsvp-hop");
+        let arguments =
+            parse("10.0.0.9 --proto udp --dport 5004 --sender 10.0.0.1/4000 --object adspec,rsvp-hop");
         let (host, multicast): (IpAddr, IpAddr) = ("10.0.0.9".parse().unwrap(), "239.1.1.1".parse().unwrap());
-        assert_eq!(one.last_hop(host).unwrap(), host);
-        assert_eq!(one.objects, [Class::ADSPEC, Class::RSVP_HOP]);
+        assert_eq!(arguments.last_hop(host).unwrap(), host);
+        assert_eq!(arguments.objects, [Class::ADSPEC, Class::RSVP_HOP]);
         let group = "239.1.1.1 --proto udp --sender 10.0.0.1";
         assert!(parse(group).last_hop(multicast).is_err());
         let given = parse(&format!("{group} --last-hop 10.0.0.9"));

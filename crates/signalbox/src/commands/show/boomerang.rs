@@ -127,7 +127,7 @@ mod tests {
         let cells = cells(&row).remove(0);
         assert_eq!(cells[..3], ["-", "reply", "10.0.0.1"]);
         assert_eq!(cells[6..], ["30.0s", "no", "1m45s", "-"]);
-        let one = v1::Aggregate { proposer: "10.0.0.9".into(), number: 7, adopted: true };
-        assert_eq!(aggregate(&one), "all of 10.0.0.9 0x7");
+        let row = v1::Aggregate { proposer: "10.0.0.9".into(), number: 7, adopted: true };
+        assert_eq!(aggregate(&row), "all of 10.0.0.9 0x7");
     }
 }

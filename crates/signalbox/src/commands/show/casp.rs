@@ -70,12 +70,12 @@ fn peer(row: &v1::Peer) -> Vec<[String; 6]> {
     if row.connections.is_empty() {
         return vec![line("-".to_owned(), "-".to_owned(), "-".to_owned())];
     }
-    let of = |one: &v1::Connection| {
+    let connection_cells = |one: &v1::Connection| {
         let transport = enum_text(one.transport().as_str_name(), "TRANSPORT_");
         let text = if one.up { transport } else { format!("{transport} opening") };
         line(text, one.unsent_octets.to_string(), duration(one.idle_us))
     };
-    row.connections.iter().map(of).collect()
+    row.connections.iter().map(connection_cells).collect()
 }
 
 #[cfg(test)]

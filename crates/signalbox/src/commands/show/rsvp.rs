@@ -465,7 +465,7 @@ mod tests {
     #[test]
     fn a_session_shows_senders_and_reservations() {
         let traffic = TokenBucket { rate_octets_per_s: 8000, ..Default::default() };
-        let one = v1::Session {
+        let state = v1::Session {
             destination: "10.0.1.2".into(),
             ip_protocol: 17,
             destination_port: Some(5004),
@@ -490,7 +490,7 @@ mod tests {
             }],
             ..Default::default()
         };
-        let rows = session(&one);
+        let rows = session(&state);
         let name = "10.0.1.2 port 5004 proto 17";
         let broken = "over hops that keep no reservations";
         let path = [name, "path", "10.0.0.1", "64kbit", "-", "10.0.0.1", "r1-0", "1h0m", "2m37s", broken];
@@ -502,7 +502,7 @@ mod tests {
 
     #[test]
     fn a_plain_neighbor_is_called_so() {
-        let one = v1::Neighbor {
+        let state = v1::Neighbor {
             address: "10.0.1.2".into(),
             interface: at("r1-0"),
             last_message_age_us: Some(1_000_000),
@@ -513,7 +513,7 @@ mod tests {
             messages_sent: 5,
             ..Default::default()
         };
-        let row = neighbor(&one).remove(0);
+        let row = neighbor(&state).remove(0);
         assert_eq!([&row[3], &row[5]], ["plain RFC 2205", "never seen"]);
         assert_eq!(row[7..10], ["7", "1", "5"]);
     }
@@ -521,7 +521,7 @@ mod tests {
     #[test]
     fn an_interface_shows_its_settings_and_messages() {
         let count = |name: &str, received, sent| v1::MessageCount { r#type: name.into(), received, sent };
-        let one = v1::InterfaceState {
+        let state = v1::InterfaceState {
             interface: at("r1-0"),
             enabled: true,
             up: true,
@@ -538,7 +538,7 @@ mod tests {
         };
         let messages = "Path 3/0, Resv 0/4, errors received 1";
         let refresh = "30.0s, growing to 1m0s";
-        let row = interface(&one).remove(0);
+        let row = interface(&state).remove(0);
         assert_eq!(row[..3], ["r1-0", "on", "10.0.1.1"]);
         assert_eq!(row[3], refresh);
         assert_eq!(row[4..], ["on", "every 5.0s", "signed and required", "2", messages]);
@@ -552,7 +552,7 @@ mod tests {
             reason: reason.into(),
             messages,
         };
-        let one = v1::Neighbor {
+        let state = v1::Neighbor {
             address: "10.0.1.2".into(),
             interface: at("r1-0"),
             signs: true,
@@ -565,7 +565,7 @@ mod tests {
             last_failure_age_us: Some(5_000_000),
             ..Default::default()
         };
-        let row = neighbor(&one).remove(0);
+        let row = neighbor(&state).remove(0);
         assert_eq!(row[2], "none");
         assert!(row[6].contains("no key to sign with"), "{}", row[6]);
         assert_eq!(

@@ -94,13 +94,16 @@ mod tests {
 
     #[test]
     fn every_protocol_that_runs_is_shown() {
-        let one = |protocol: v1::Protocol, peers| v1::ProtocolStatus {
+        let protocol_status = |protocol: v1::Protocol, peers| v1::ProtocolStatus {
             protocol: protocol.into(),
             peers,
             ..Default::default()
         };
         let node = v1::GetNodeResponse {
-            protocols: vec![one(v1::Protocol::Gist, Some(2)), one(v1::Protocol::Rsvp, None)],
+            protocols: vec![
+                protocol_status(v1::Protocol::Gist, Some(2)),
+                protocol_status(v1::Protocol::Rsvp, None),
+            ],
             applications: vec![v1::ApplicationStatus { nslp_id: 32_720 }],
             start_unix_us: 1,
             warnings: vec!["the clock of this node is 24 h behind".to_owned()],

@@ -7,13 +7,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
 /// What ends a command: Ctrl-C, SIGTERM, or the end of its time.
-pub(crate) struct Stop {
+pub(crate) struct Termination {
     interrupt: Signal,
     terminate: Signal,
     end: Option<Instant>,
 }
 
-impl Stop {
+impl Termination {
     /// From now on, the signals no longer kill the process. `hold` is the time after which the command ends by itself.
     ///
     /// # Errors
@@ -22,9 +22,9 @@ impl Stop {
         let cannot = "cannot wait for signals";
         let interrupt = signal(SignalKind::interrupt()).context(cannot)?;
         let terminate = signal(SignalKind::terminate()).context(cannot)?;
-        let mut stop = Self { interrupt, terminate, end: None };
-        stop.end_after(hold);
-        Ok(stop)
+        let mut termination = Self { interrupt, terminate, end: None };
+        termination.end_after(hold);
+        Ok(termination)
     }
 
     /// Sets the end: after `hold` from now; `None` removes it.

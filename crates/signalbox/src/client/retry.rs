@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::Result;
 use signalbox_api::v1;
 
-use super::Stop;
+use super::Termination;
 use crate::arguments::microseconds;
 use crate::exit::{Exit, NoDaemon, Refusal};
 
@@ -29,11 +29,11 @@ pub(crate) enum End {
 
 /// What follows an attempt.
 #[derive(Debug)]
-pub(crate) enum Follow {
+pub(crate) enum AfterAttempt {
     /// The command is over.
     Over(Exit),
     /// The next attempt, after this time.
-    Again(v1::Retrying, Duration),
+    Retry(v1::Retrying, Duration),
 }
 
 /// Why something is lost, or was refused.
@@ -57,11 +57,11 @@ enum Pace {
 impl Loss {
     /// By this failure. `own`: the address of this host in the flow.
     pub(crate) fn of(failure: &v1::Failure, own: Option<&str>) -> Self {
-        let here = own.is_some() && failure.node.as_deref() == own;
+        let by_this_host = own.is_some() && failure.node.as_deref() == own;
         let pace = match failure.cause() {
             v1::Cause::NoAnswer | v1::Cause::NoRoute | v1::Cause::Kernel | v1::Cause::Expired => Pace::Soon,
             v1::Cause::Policy => Pace::Never,
-            _ if here => Pace::Soon,
+            _ if by_this_host => Pace::Soon,
             v1::Cause::Admission
             | v1::Cause::Preempted
             | v1::Cause::Conflict
@@ -105,7 +105,7 @@ impl Loss {
 
 /// When a command asks again.
 #[derive(Debug)]
-pub(crate) struct Again {
+pub(crate) struct Retry {
     /// It asks again at all.
     enabled: bool,
     /// It was granted once.
@@ -113,7 +113,7 @@ pub(crate) struct Again {
     attempts: u32,
 }
 
-impl Again {
+impl Retry {
     /// Nothing was granted yet.
     pub(crate) const fn new(enabled: bool) -> Self {
         Self { enabled, stood: false, attempts: 0 }
@@ -141,12 +141,12 @@ impl Again {
     ///
     /// # Errors
     /// Those of the attempt, if it is the last.
-    pub(crate) fn follow(&mut self, end: Result<End>) -> Result<Follow> {
+    pub(crate) fn follow(&mut self, end: Result<End>) -> Result<AfterAttempt> {
         let goes_on = self.enabled && self.stood;
         let loss = match end {
-            Ok(End::Over(exit)) => return Ok(Follow::Over(exit)),
+            Ok(End::Over(exit)) => return Ok(AfterAttempt::Over(exit)),
             Ok(End::Lost(loss)) if goes_on && loss.pace != Pace::Never => loss,
-            Ok(End::Lost(_)) => return Ok(Follow::Over(Exit::No)),
+            Ok(End::Lost(_)) => return Ok(AfterAttempt::Over(Exit::No)),
             Err(error) => match Loss::by(&error).filter(|_| goes_on) {
                 Some(loss) => loss,
                 None => return Err(error),
@@ -154,7 +154,7 @@ impl Again {
         };
         let retrying = self.next(loss);
         let wait = Duration::from_micros(retrying.after_us);
-        Ok(Follow::Again(retrying, wait + spread(wait)))
+        Ok(AfterAttempt::Retry(retrying, wait + spread(wait)))
     }
 
     /// Waits for the next attempt, after one that ended so. `Some`: the command is over. `say` prints that it asks again.
@@ -164,17 +164,17 @@ impl Again {
     pub(crate) async fn after(
         &mut self,
         end: Result<End>,
-        stop: &mut Stop,
+        termination: &mut Termination,
         say: impl FnOnce(v1::Retrying) -> Result<()>,
     ) -> Result<Option<Exit>> {
         let (retrying, wait) = match self.follow(end)? {
-            Follow::Over(exit) => return Ok(Some(exit)),
-            Follow::Again(retrying, wait) => (retrying, wait),
+            AfterAttempt::Over(exit) => return Ok(Some(exit)),
+            AfterAttempt::Retry(retrying, wait) => (retrying, wait),
         };
         say(retrying)?;
         tokio::select! {
             () = tokio::time::sleep(wait) => Ok(None),
-            () = stop.wait() => Ok(Some(Exit::No)),
+            () = termination.wait() => Ok(Some(Exit::No)),
         }
     }
 }
@@ -196,55 +196,55 @@ mod tests {
     /// O09: a link that returns, or a daemon, is found within 5 s; a path that refuses is not asked all the time.
     #[test]
     fn waits_grow_to_two_seconds_and_after_refusals_to_thirty() {
-        let mut again = Again::new(true);
-        let waits = |again: &mut Again, failure: &v1::Failure, count: u32| -> Vec<u64> {
-            (0..count).map(|_| again.next(Loss::of(failure, Some("10.0.0.1"))).after_us / 1000).collect()
+        let mut retry = Retry::new(true);
+        let waits = |retry: &mut Retry, failure: &v1::Failure, count: u32| -> Vec<u64> {
+            (0..count).map(|_| retry.next(Loss::of(failure, Some("10.0.0.1"))).after_us / 1000).collect()
         };
         let silent = refused(v1::Cause::NoAnswer, "10.0.0.9");
-        assert_eq!(waits(&mut again, &silent, 6), [250, 500, 1000, 2000, 2000, 2000]);
-        again.granted();
+        assert_eq!(waits(&mut retry, &silent, 6), [250, 500, 1000, 2000, 2000, 2000]);
+        retry.granted();
         let full = refused(v1::Cause::Admission, "10.0.0.9");
-        let later = waits(&mut again, &full, 32);
+        let later = waits(&mut retry, &full, 32);
         assert_eq!((later[..6].to_vec(), later[31]), (vec![250, 500, 1000, 2000, 4000, 4000], 30_000));
         // This host itself refuses while its link is away.
-        let here = refused(v1::Cause::Admission, "10.0.0.1");
-        assert_eq!(waits(&mut again, &here, 1), [2000]);
+        let by_this_host = refused(v1::Cause::Admission, "10.0.0.1");
+        assert_eq!(waits(&mut retry, &by_this_host, 1), [2000]);
     }
 
     #[tokio::test]
     async fn only_what_stood_is_asked_for_again() {
-        let mut stop = Stop::new(None).unwrap();
+        let mut termination = Termination::new(None).unwrap();
         let lost = || Ok(End::Lost(Loss::because("gone")));
         for (enabled, granted) in [(true, false), (false, true)] {
-            let mut again = Again::new(enabled);
+            let mut retry = Retry::new(enabled);
             if granted {
-                again.granted();
+                retry.granted();
             }
-            let exit = again.after(lost(), &mut stop, |_| panic!("it asks again")).await.unwrap();
+            let exit = retry.after(lost(), &mut termination, |_| panic!("it asks again")).await.unwrap();
             assert_eq!(exit, Some(Exit::No));
         }
         // What a rule or an administrator ends stays ended.
-        let mut again = Again::new(true);
-        again.granted();
+        let mut retry = Retry::new(true);
+        retry.granted();
         let ended = Ok(End::Lost(Loss::of(&refused(v1::Cause::Policy, "10.0.0.1"), None)));
-        let exit = again.after(ended, &mut stop, |_| panic!("it asks again")).await.unwrap();
+        let exit = retry.after(ended, &mut termination, |_| panic!("it asks again")).await.unwrap();
         assert_eq!(exit, Some(Exit::No));
-        let mut again = Again::new(true);
-        assert!(again.granted() && !again.granted());
-        let mut said = None;
+        let mut retry = Retry::new(true);
+        assert!(retry.granted() && !retry.granted());
+        let mut reported = None;
         let say = |retrying| {
-            said = Some(retrying);
+            reported = Some(retrying);
             Ok(())
         };
-        let exit = again.after(lost(), &mut stop, say).await.unwrap();
-        let said = said.unwrap();
-        assert_eq!((exit, said.attempt, said.reason.as_str()), (None, 1, "gone"));
+        let exit = retry.after(lost(), &mut termination, say).await.unwrap();
+        let reported = reported.unwrap();
+        assert_eq!((exit, reported.attempt, reported.reason.as_str()), (None, 1, "gone"));
     }
 
     /// A wrong request, or a call that another one took over, is not repeated; a daemon that is away is waited for.
     #[tokio::test]
     async fn errors_that_no_attempt_mends_end_the_command() {
-        let mut stop = Stop::new(None).unwrap();
+        let mut termination = Termination::new(None).unwrap();
         let refusal = |exit, reason: &str| Refusal { exit, reason: reason.into(), message: "no".into() };
         for (error, ends) in [
             (refusal(Exit::Usage, "invalid_argument").into(), true),
@@ -253,9 +253,9 @@ mod tests {
             (NoDaemon("away".into()).into(), false),
             (anyhow::anyhow!("standard output is closed"), true),
         ] {
-            let mut again = Again::new(true);
-            again.granted();
-            let after = again.after(Err(error), &mut stop, |_| Ok(())).await;
+            let mut retry = Retry::new(true);
+            retry.granted();
+            let after = retry.after(Err(error), &mut termination, |_| Ok(())).await;
             assert_eq!(after.is_err(), ends, "{after:?}");
         }
     }
