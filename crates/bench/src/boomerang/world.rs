@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use signalbox_boomerang::engine::{Boomerang, Config, ENTRY, Input, Output};
-use signalbox_boomerang::wire::{
-    Body, Classifier, Ends, Flags, FlowSpec, Format, KEY_FIRST, Message, Options, Pass, Qos, Rates,
-};
+use signalbox_boomerang::kit::{flow, interface, message};
+use signalbox_boomerang::wire::{Ends, Message, Pass, Qos, Rates};
 use signalbox_core::node::{Interface, Prefix, Route};
 use signalbox_core::packet::Received;
 use signalbox_core::traffic::{FlowFilter, ServiceClass, TrafficSpec};
@@ -63,15 +62,7 @@ pub(super) struct World {
 }
 
 fn interfaces() -> [Interface; 2] {
-    let interface = |ifindex: IfIndex, address| Interface {
-        ifindex,
-        name: format!("bench{}", ifindex.0),
-        up: true,
-        mtu: MTU,
-        tunnel: false,
-        addresses: vec![address],
-    };
-    [interface(UP, ROUTER_UP), interface(DOWN, ROUTER_DOWN)]
+    [interface(UP.0, vec![ROUTER_UP]), interface(DOWN.0, vec![ROUTER_DOWN])]
 }
 
 /// Returns admission control of links that admit everything.
@@ -195,28 +186,9 @@ fn far_end(number: u32) -> IpAddr {
 fn made(kind: Kind, first: u32, count: u32) -> Result<(Vec<u8>, usize)> {
     let mut octets = Vec::new();
     for number in first..first + count {
-        let flow = FlowSpec::exact(Classifier {
-            src: INITIATOR,
-            dst: destination(number),
-            src_port: 4000,
-            dst_port: 5004,
-            protocol: UDP,
-            tos: 46 << 2,
-            flags: 0,
-        });
         let qos = Qos::BitRate(Rates { forward: kind.rate(), reverse: 0 });
-        let message = Message {
-            pass: Pass::Request,
-            identifier: 7,
-            sequence: 9,
-            transaction: number,
-            format: Format::of(flow.family(), qos.format()),
-            flags: Flags::default(),
-            refresh: 60,
-            padding: 0,
-            key: KEY_FIRST,
-            body: Some(Body { flow, qos, options: Options::none() }),
-        };
+        let new = message(Pass::Request, flow(INITIATOR, destination(number), 4000), qos);
+        let message = Message { transaction: number, refresh: 60, ..new };
         message.encode(&Ends { src: INITIATOR, dst: far_end(number) }, &mut octets);
     }
     let length = octets.len() / usize::try_from(count)?.max(1);
