@@ -40,7 +40,11 @@ check "the command finds the lab" inside signalbox lab list --names
 check "the configuration is sound" inside signalboxd --config /etc/signalbox/signalboxd.toml --check
 check "the configuration belongs to the group of the daemon" test "$(inside stat -c %U:%G:%a /etc/signalbox/signalboxd.toml)" = root:signalbox:640
 check "the daemon's user exists" inside getent passwd signalbox
-check "there are pages of the manual" inside man --where signalbox-reserve signalbox-lab-run signalboxd
+check "there are pages of the manual" inside man --where signalbox-reserve signalbox-lab signalbox-lab-run signalboxd
+check "applications find the interface" inside test -e /usr/share/signalbox/proto/signalbox/v1/node.proto
+check "programs find the schemas" inside test -e /usr/share/signalbox/schema/decision.json
+check "the examples are there" inside test -e /usr/share/doc/signalbox-dev/examples/pathping/pathping.py
+check "the pages of the documentation name each other" inside test -e /usr/share/doc/signalbox/docs/operation.md
 check "a shell completes words" inside bash -c '. /usr/share/bash-completion/completions/signalbox && complete -p signalbox'
 check "logrotate reads its file" inside logrotate --debug /etc/logrotate.d/signalbox
 check "the units name the installed program" inside grep -q '^ExecStart=/usr/sbin/signalboxd ' /lib/systemd/system/signalboxd.service

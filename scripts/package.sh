@@ -20,6 +20,8 @@ else
     export CARGO_TARGET_DIR=${SIGNALBOX_BIN%/release}
 fi
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+# What comes before a release is older than it.
+version=${version/-/\~}
 place=$PWD/target/package source=$PWD/target/package/source
 rm -rf "$place"
 mkdir -p "$source"
@@ -47,7 +49,10 @@ ls -sh1 "$place"/*.deb
 
 say "lintian"
 # The programs keep the names of their functions (scripts/install.sh).
-lintian --allow-root --fail-on error --suppress-tags unstripped-binary-or-object "$place"/*.deb
+tags=unstripped-binary-or-object
+# Packages that nobody publishes have no address.
+[ -n "${SIGNALBOX_MAINTAINER:-}" ] || tags+=,bogus-mail-host
+lintian --allow-root --fail-on error --suppress-tags "$tags" "$place"/*.deb
 for release in bookworm trixie; do
     say "install and purge in $release"
     scripts/package-test.sh "$release" "$place"
