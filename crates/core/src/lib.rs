@@ -14,7 +14,7 @@
 //! * [`rare`] is for parts of records that few records have: a vector, or fields.
 //! * [`recent`] lets records with equal values share them, where values are many over time and few at a time.
 //! * [`handover`] is what a node that ends leaves to the node that starts in its place.
-//! * [`outbox`] holds an application's messages until GIST has taken them.
+//! * [`outbox`] holds an application's messages until GIST has taken them, and [`outputs`] puts them in order with its other outputs.
 //! * [`shares`] limits what one source takes of a table or of a rate.
 //! * [`mod@invariant`] reports what an engine's own state must have and lacks.
 //! * [`counter`] and [`metrics`] are the counters of engines, and the names by which monitoring systems see them.
@@ -42,6 +42,7 @@ pub mod mri;
 pub mod node;
 pub mod octets;
 pub mod outbox;
+pub mod outputs;
 pub mod packet;
 pub mod pinhole;
 pub mod ports;

@@ -105,7 +105,7 @@ impl Natfw {
             source,
             ..Parcel::new(octets, self.config.nslp, to.session, to.mri, purpose)
         };
-        self.out.send(&mut self.counters, parcel);
+        self.give(parcel);
     }
 
     /// Answers a request that is refused, or does not parse. The RESPONSE names this node.
@@ -275,7 +275,7 @@ impl Natfw {
             // Longer than the session: state of GIST that ends first would look like a change of the route.
             let rest = if lifetime > 0 { ROUTE_REST } else { Duration::ZERO };
             let lifetime = Duration::from_secs(lifetime.into()) + rest;
-            self.out.keep_route(self.config.nslp, mri, id, lifetime);
+            self.out.set_state_lifetime(self.config.nslp, mri, id, lifetime);
         }
     }
 }

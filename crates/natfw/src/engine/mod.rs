@@ -175,7 +175,10 @@ impl Natfw {
             Input::Timer => self.on_timer(resources),
             Input::Indication(Indication::RecvMessage(ref message)) => self.on_message(message, resources),
             Input::Indication(Indication::MessageStatus { handle, session, status, .. }) => {
-                let purpose = self.out.settle(handle, session);
+                let purpose = self.out.settle(handle, session).map(|parcel| {
+                    self.out.reuse(parcel.octets);
+                    parcel.purpose
+                });
                 match (purpose, status) {
                     (Some(Purpose::Request(key, msn)), MessageStatus::Failed(error)) => {
                         self.on_unsent(key, msn, error, resources);
@@ -212,7 +215,7 @@ impl Natfw {
 
     /// The next output, if any. Its octets are valid until the next call.
     pub fn poll(&mut self) -> Option<Output<'_>> {
-        self.out.poll()
+        self.out.poll().map(Output::from)
     }
 
     /// Who takes the next output of [`Natfw::poll`]; `None`: there is no output.

@@ -13,6 +13,7 @@ use super::Natfw;
 use super::check::{self, Refused};
 use super::create::{Arrived, Held};
 use super::far::{Routes, Unplanned};
+use super::outbox::Kernel;
 use super::session::{Answer, Asked, Kind, Plan, State, newer, pinhole_id};
 use super::table::Opening;
 use crate::wire::{Info, Message, MessageType};
@@ -267,7 +268,7 @@ impl Natfw {
         let closes = core::mem::take(&mut session.active) || session.kernel > 0;
         session.waiting = None;
         if closes {
-            self.out.close(pinhole_id(key));
+            self.out.push(Kernel::Close(pinhole_id(key)));
         }
         self.undo(old, resources);
         self.note_passages(key, Outcome::Granted, resources);

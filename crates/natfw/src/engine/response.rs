@@ -13,6 +13,7 @@ use super::Natfw;
 use super::check::seconds;
 use super::compose::Failed;
 use super::event::{Failure, NOT_UPSTREAM, NatfwEvent};
+use super::outbox::Kernel;
 use super::session::{Answer, Asked, Kind, Origin, Plan, State, pinhole_id};
 use crate::wire::{Info, InfoClass, Message};
 
@@ -105,7 +106,7 @@ impl Natfw {
         session.kernel = session.kernel.saturating_add(1);
         let seconds = answer.lifetime;
         session.waiting = Some(Box::new(answer));
-        self.out.open(pinhole_id(key), pinhole, lifetime);
+        self.out.push(Kernel::Open(pinhole_id(key), Box::new(pinhole), lifetime));
         self.keep_route(key, seconds);
     }
 

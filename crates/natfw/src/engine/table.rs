@@ -11,6 +11,7 @@ use signalbox_resources::decision::Outcome;
 use super::Natfw;
 use super::ended::Holder;
 use super::event::NatfwEvent;
+use super::outbox::Kernel;
 use super::session::{Asked, Kind, Local, Origin, Peers, Plan, Proxied, Session, State, pinhole_id};
 
 /// What is known of a session before it has a record.
@@ -116,7 +117,7 @@ impl Natfw {
         let index = key.index();
         self.by_session.remove(self.hasher.hash_octets(&session.id.0), |i| i == index);
         if session.active || session.kernel > 0 {
-            self.out.close(pinhole_id(key));
+            self.out.push(Kernel::Close(pinhole_id(key)));
         }
         self.shares.release(session.source);
         let origin = session.origin();

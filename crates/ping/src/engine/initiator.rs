@@ -203,12 +203,12 @@ impl Ping {
                 let padding = padding(session.identifier, probe.seq, session.request.padding);
                 let request = Message::request(probe.seq, session.identifier, probe.sent_us);
                 let message = Message { padding: padding.as_deref(), ..request };
-                self.out.send(&mut self.counters, parcel, |w| message.encode(None, w));
+                self.send(parcel, |w| message.encode(None, w));
             }
             Format::Nsis => {
                 let message = nsis::Message::request(probe.seq);
                 let own = Stamp { address: session.mri.src(), time_us: probe.sent_us };
-                self.out.send(&mut self.counters, parcel, |w| message.encode(Some(own), w));
+                self.send(parcel, |w| message.encode(Some(own), w));
             }
         }
     }
@@ -232,7 +232,7 @@ impl Ping {
             session = %session.session, sent = session.sent, received = session.received, "ping ended"
         );
         // GIST then stops the refreshes of this session, and the state on the path expires.
-        self.out.end_session(session.nslp, session.mri, session.session);
+        self.out.set_state_lifetime(session.nslp, session.mri, session.session, self.config.linger);
         self.out.event(session.id, PingEvent::Done { sent: session.sent, received: session.received });
     }
 

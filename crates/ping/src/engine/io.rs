@@ -1,7 +1,7 @@
 //! Inputs and outputs of the engine.
 
-use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
-use signalbox_core::service::{Indication, Request};
+use signalbox_core::node::{Interface, NoRoute, Route};
+use signalbox_core::service::Indication;
 
 use super::event::{Command, PingEvent};
 
@@ -30,23 +30,5 @@ pub enum Input<'a> {
     },
 }
 
-/// One output of [`Ping::poll`](super::Ping::poll).
-#[derive(Debug)]
-pub enum Output<'a> {
-    /// A request to GIST (RFC 5971 Appendix B).
-    Request(Request<'a>),
-    /// Find the route that a packet of this flow would take. It gives a ping its source address.
-    RouteLookup {
-        /// To be given back with [`Input::Route`].
-        id: u64,
-        /// The packet.
-        query: RouteQuery,
-    },
-    /// An event for a user.
-    Event {
-        /// The identifier that the ping was started with.
-        id: u64,
-        /// The event.
-        event: PingEvent,
-    },
-}
+/// One output of [`Ping::poll`](super::Ping::poll). A route gives a ping its source address.
+pub type Output<'a> = signalbox_core::outputs::Output<'a, PingEvent>;

@@ -112,7 +112,7 @@ impl Ping {
 
     /// The next output, if any. Its octets are valid until the next call.
     pub fn poll(&mut self) -> Option<Output<'_>> {
-        self.out.poll(&self.config)
+        self.out.poll()
     }
 
     /// Who takes the next output of [`Ping::poll`]; `None`: there is no output.

@@ -85,7 +85,7 @@ impl Ping {
     fn stamp(&mut self, mut message: Message<'_>, stamp: Stamp, parcel: Parcel<Origin>) -> bool {
         message.hops = message.hops.saturating_add(1);
         tracing::trace!(session = %parcel.session, seq = message.sequence, "message forwarded");
-        self.out.send(&mut self.counters, parcel, |w| message.encode(Some(stamp), w))
+        self.send(parcel, |w| message.encode(Some(stamp), w))
     }
 
     /// Sends a message back that GIST could not send on: this node is the last one of the path. Its record stands in the
@@ -93,7 +93,7 @@ impl Ping {
     pub(super) fn turn_nsis(&mut self, back: Option<StateHandle>, parcel: &Parcel<Origin>) {
         let to = Parcel::new(Vec::new(), parcel.nslp, parcel.session, parcel.mri.inverted(), Origin::Reply);
         let reply = Parcel { state: back, attributes: parcel.attributes, ..to };
-        if self.out.send(&mut self.counters, reply, |w| w.bytes(&parcel.octets)) {
+        if self.send(reply, |w| w.bytes(&parcel.octets)) {
             self.counters.turned_early += 1;
         }
     }

@@ -77,7 +77,7 @@ impl Ping {
             return false;
         };
         tracing::trace!(session = %received.session, seq = message.sequence, "message forwarded");
-        self.out.send(&mut self.counters, parcel, |w| message.encode(Some((list, record)), w))
+        self.send(parcel, |w| message.encode(Some((list, record)), w))
     }
 
     /// Whether a message may have met this node in this direction before: its list has an address of this node, or is full.
@@ -122,7 +122,7 @@ impl Ping {
         message.flags = message.flags.with(Flags::END_REACHED);
         let parcel = Parcel { mri: received.mri.inverted(), ..onward(received, Origin::Reply) };
         tracing::trace!(session = %received.session, seq = message.sequence, "request answered");
-        if self.out.send(&mut self.counters, parcel, |w| message.encode(Some((List::There, record)), w)) {
+        if self.send(parcel, |w| message.encode(Some((List::There, record)), w)) {
             self.counters.turned_at_end += 1;
         }
     }
@@ -155,14 +155,14 @@ impl Ping {
                         state: back,
                         ..Parcel::new(Vec::new(), parcel.nslp, parcel.session, mri, Origin::Reply)
                     };
-                    if self.out.send(&mut self.counters, reply, |w| message.encode(None, w)) {
+                    if self.send(reply, |w| message.encode(None, w)) {
                         self.counters.turned_early += 1;
                     }
                 }
             }
             Origin::Reply => {}
         }
-        self.out.reuse(parcel);
+        self.out.reuse(parcel.octets);
     }
 
     fn record(&self, received: &RecvMessage<'_>, address: IpAddr) -> Record {

@@ -110,7 +110,7 @@ impl Qos {
 
     /// Gives a composed message to GIST. False: the table of messages is full.
     pub(super) fn post(&mut self, parcel: Parcel) -> bool {
-        self.out.send(&mut self.counters, parcel).is_some()
+        self.send(parcel).is_some()
     }
 
     /// Composes `message` and gives it to GIST. A message that breaks the grammar is never sent. That would be a
@@ -270,7 +270,7 @@ impl Qos {
         parcel.source = self.sessions.get(key).and_then(|session| session.source.holder);
         // Without a report of GIST a request is repeated as if GIST had sent it, also one that found the table full: its user
         // gets an answer in any case.
-        let Some(watched) = self.out.send(&mut self.counters, parcel) else {
+        let Some(watched) = self.send(parcel) else {
             return (!copy.is_empty()).then_some(copy);
         };
         if watched

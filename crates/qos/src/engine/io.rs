@@ -1,7 +1,7 @@
 //! Inputs and outputs of the engine.
 
-use signalbox_core::node::{Interface, NoRoute, Route, RouteQuery};
-use signalbox_core::service::{Indication, Request};
+use signalbox_core::node::{Interface, NoRoute, Route};
+use signalbox_core::service::Indication;
 use signalbox_resources::{GrantId, LostWhy};
 
 use super::command::Command;
@@ -43,22 +43,4 @@ pub enum Input<'a> {
 }
 
 /// One output of [`Qos::poll`](super::Qos::poll).
-#[derive(Debug)]
-pub enum Output<'a> {
-    /// A request to GIST (RFC 5971 Appendix B).
-    Request(Request<'a>),
-    /// Find the route that a packet of this flow would take.
-    RouteLookup {
-        /// To be given back with [`Input::Route`].
-        id: u64,
-        /// The packet.
-        query: RouteQuery,
-    },
-    /// An event for a user.
-    Event {
-        /// The identifier that the command carried.
-        id: u64,
-        /// The event.
-        event: QosEvent,
-    },
-}
+pub type Output<'a> = signalbox_core::outputs::Output<'a, QosEvent>;

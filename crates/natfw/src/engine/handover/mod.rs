@@ -34,6 +34,7 @@ use self::entry::{Entry, Former, FormerCreate};
 use super::Natfw;
 use super::create::Held;
 use super::far::{Far, Routes};
+use super::outbox::Kernel;
 use super::request::kind_of;
 use super::response::rule;
 use super::session::{Asked, Kind, Origin, Peers, Session, State, pinhole_id};
@@ -241,7 +242,7 @@ impl Natfw {
         session.expires = self.now + left;
         if let Some(pinhole) = rule(&session.asked, &session.plan).filter(|_| session.plan.installs) {
             session.kernel = 1;
-            self.out.open(pinhole_id(key), pinhole, left);
+            self.out.push(Kernel::Open(pinhole_id(key), Box::new(pinhole), left));
         }
         self.rearm(key);
     }
