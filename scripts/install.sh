@@ -67,8 +67,11 @@ programs() {
 
 # The pages come from the commands' own help. The programs are found by PATH, because the path of the build is no part of a page.
 page() { # section, words of the command
-    local place=$share/man/man$1/${2// /-}.$1
+    local name=${2// /-}
+    local place=$share/man/man$1/$name.$1
     help2man --no-info --section "$1" --version-string "$version" --name "$(about "$2")" --output "$work/page" "$2"
+    # man(1) and apropos(1) find a page by a name of one word.
+    sed -i "s/^\.TH .* \"$1\" /.TH ${name^^} \"$1\" /; /^\.SH NAME/{n;s/^$2 /$name /}" "$work/page"
     put 644 "$work/page" "$place"
     gzip -9nf "$root$place"
 }
