@@ -40,7 +40,7 @@ pub(super) struct Chosen {
 impl Qos {
     /// Chooses the sessions of a request: those that its user has for the flow each time, or others if these are in use.
     pub(super) fn choose_sessions(&mut self, request: &ReserveRequest, resources: &mut Resources) -> Chosen {
-        let of = |id, kept| {
+        let chosen = |id, kept| {
             let [there, back] = both_directions(id);
             if request.bidirectional {
                 Chosen { session: there, back: Some(back), kept }
@@ -48,10 +48,10 @@ impl Qos {
                 Chosen { session: id, back: None, kept }
             }
         };
-        let wanted = request.session.map(|id| of(id, true));
+        let wanted = request.session.map(|id| chosen(id, true));
         wanted
             .filter(|wanted| self.may_continue(wanted.session, resources))
-            .unwrap_or_else(|| of(self.rng.session_id(), false))
+            .unwrap_or_else(|| chosen(self.rng.session_id(), false))
     }
 
     /// Whether a new reservation can have this session: no record has it, or only one that is over, which is removed.

@@ -62,7 +62,7 @@ impl Qos {
         let bypass = self.config.bypass_nslp.unwrap_or(self.config.nslp);
         self.leave_aggregate(key);
         if let Some(session) = invariant!(self.sessions.get_mut(key), "who joins has a session") {
-            session.seldom.change(|seldom| seldom.aggregate = Some((number, rate)));
+            session.rare.change(|rare| rare.aggregate = Some((number, rate)));
         }
         let Some(step) = invariant!(self.config.aggregates.get(number), "a member has an aggregate")
             .map(|aggregate| aggregate.step.max(1))
@@ -90,7 +90,7 @@ impl Qos {
         let Some(session) = invariant!(self.sessions.get_mut(key), "who leaves has a session") else {
             return;
         };
-        if let Some((number, rate)) = session.seldom.change(|seldom| seldom.aggregate.take())
+        if let Some((number, rate)) = session.rare.change(|rare| rare.aggregate.take())
             && let Some(entry) = invariant!(self.aggregates.get_mut(number), "a former aggregate has a state")
         {
             entry.used = entry.used.saturating_sub(rate);
@@ -135,7 +135,7 @@ impl Qos {
         // There was perhaps no place for it.
         let Some(session) = to.and_then(|to| self.sessions.get(to)).map(|session| session.id) else { return };
         let Some(member) = invariant!(self.sessions.get(key), "a member has a session") else { return };
-        let mut bound = member.seldom.bound.clone();
+        let mut bound = member.rare.bound.clone();
         if Carried::bound_sessions(&bound).sessions().any(|b| b.session == session) {
             return;
         }

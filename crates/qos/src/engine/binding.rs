@@ -31,7 +31,7 @@ impl Qos {
     /// Stores the BOUND-SESSION-IDs of a message (RFC 5974 §5.3.3).
     pub(super) fn bind(&mut self, key: Key, bound: &Carried<'_>) {
         let Some(session) = invariant!(self.sessions.get_mut(key), "a binding has a session") else { return };
-        let same = Carried::bound_sessions(&session.seldom.bound) == *bound;
+        let same = Carried::bound_sessions(&session.rare.bound) == *bound;
         // Those of a QUERY are stored before the session is bound to any.
         if same && bound.sessions().all(|to| self.bound_to.contains(&(to.session, key.to_u64()))) {
             return;
@@ -41,7 +41,7 @@ impl Qos {
             return;
         };
         tracing::debug!(session = %session.id, sessions = bound.len(), "bound sessions changed");
-        session.seldom.change(|seldom| copy_objects(&mut seldom.bound, bound));
+        session.rare.change(|rare| copy_objects(&mut rare.bound, bound));
         let mut unknown = false;
         for to in bound.sessions() {
             self.bound_to.insert((to.session, key.to_u64()));
@@ -59,7 +59,7 @@ impl Qos {
         let Some(session) = invariant!(self.sessions.get_mut(key), "an unbinding has a session") else {
             return;
         };
-        let bound = session.seldom.change(|seldom| core::mem::take(&mut seldom.bound));
+        let bound = session.rare.change(|rare| core::mem::take(&mut rare.bound));
         for to in Carried::bound_sessions(&bound).sessions() {
             self.bound_to.remove(&(to.session, key.to_u64()));
         }
@@ -117,7 +117,7 @@ impl Qos {
         if session.stage != Stage::Reserved {
             return;
         }
-        let code = Carried::bound_sessions(&session.seldom.bound)
+        let code = Carried::bound_sessions(&session.rare.bound)
             .sessions()
             .find(|bound| bound.session == gone)
             .map(|bound| bound.code);
@@ -173,7 +173,7 @@ impl Qos {
             return;
         }
         let Some(session) = invariant!(self.sessions.get(key), "a QNR has a session") else { return };
-        let Some(back) = bidirectional(&Carried::bound_sessions(&session.seldom.bound)) else { return };
+        let Some(back) = bidirectional(&Carried::bound_sessions(&session.rare.bound)) else { return };
         let ours = session.direction == Direction::Downstream && session.marks.has(Marks::QNR);
         let known = self.find(back).and_then(|key| self.sessions.get(key));
         let stands = known.is_some_and(|session| !session.is_over());
@@ -193,9 +193,9 @@ impl Qos {
         // The first direction may have ended meanwhile. Then no message would end the other one.
         let first_stands = |session: &&Session| session.stage == Stage::Reserved;
         let Some(session) = self.sessions.get(first).filter(first_stands) else { return };
-        let back = bidirectional(&Carried::bound_sessions(&session.seldom.bound));
+        let back = bidirectional(&Carried::bound_sessions(&session.rare.bound));
         let (Some(back), Some(mri)) = (back, reversed(&session.mri())) else { return };
-        let (id, qspec, auth) = (session.id, session.qspec.clone(), session.seldom.auth.clone());
+        let (id, qspec, auth) = (session.id, session.qspec.clone(), session.rare.auth.clone());
         let source = Arc::clone(&session.source);
         let Ok(route) = route else {
             return self.notify_initiator(
@@ -214,7 +214,7 @@ impl Qos {
             return self.notify_initiator(first, Info::RESERVATION_FAILURE, Some("max_sessions: all in use"));
         };
         if let Some(record) = invariant!(self.sessions.get_mut(key), "a reverse session exists") {
-            record.seldom.change(|seldom| seldom.auth = auth);
+            record.rare.change(|rare| rare.auth = auth);
             record.local = Some(Box::new(Local::of(None, Origin::ReverseDirection(id))));
             record.marks.set(if ask { Marks::RECEIVER_INITIATED } else { Marks::QNI }, true);
             if ask {

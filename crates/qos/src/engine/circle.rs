@@ -96,24 +96,24 @@ impl Qos {
         let Some(session) = invariant!(self.sessions.get_mut(key), "a counted message has a session") else {
             return false;
         };
-        session.seldom.change(|seldom| {
-            let known = &mut seldom.uncounted;
-            let Some(one) = known.iter_mut().find(|one| one.what == what) else {
+        session.rare.change(|rare| {
+            let known = &mut rare.uncounted;
+            let Some(entry) = known.iter_mut().find(|entry| entry.what == what) else {
                 if known.len() >= MOST_KNOWN {
                     known.remove(0);
                 }
                 known.push(Uncounted { what, count: 1, since: now });
                 return true;
             };
-            while one.count > 0 && one.since + pause <= now {
-                one.count -= 1;
-                one.since = one.since + pause;
+            while entry.count > 0 && entry.since + pause <= now {
+                entry.count -= 1;
+                entry.since = entry.since + pause;
             }
-            if one.count == 0 {
-                one.since = now;
+            if entry.count == 0 {
+                entry.since = now;
             }
-            let passes = one.count < most;
-            one.count = (one.count + 1).min(most);
+            let passes = entry.count < most;
+            entry.count = (entry.count + 1).min(most);
             passes
         })
     }
@@ -136,14 +136,14 @@ impl Qos {
     /// cannot ask for both.
     pub(super) fn mark_refresh(&mut self, key: Key, acknowledged: bool) -> Option<u32> {
         let uncounted = self.has(key, Marks::UNCOUNTED);
-        let last = invariant!(self.sessions.get(key), "a mark has a session")?.seldom.circling;
+        let last = invariant!(self.sessions.get(key), "a mark has a session")?.rare.circling;
         if !uncounted && last.is_none() {
             return None;
         }
         let rii = (uncounted && !(acknowledged && last.is_some())).then(|| self.new_rii(key));
         invariant!(self.sessions.get_mut(key), "an RII ends no session")?
-            .seldom
-            .change(|seldom| seldom.circling = rii);
+            .rare
+            .change(|rare| rare.circling = rii);
         rii
     }
 
@@ -151,7 +151,7 @@ impl Qos {
     fn end_circle(&mut self, message: &Message<'_>, arrival: &Arrival, resources: &mut Resources) {
         let Some(key) = invariant!(self.find(arrival.session), "what returns is known") else { return };
         let Some(session) = invariant!(self.sessions.get(key), "a circle has a session") else { return };
-        let own = message.rii.is_some() && message.rii == session.seldom.circling;
+        let own = message.rii.is_some() && message.rii == session.rare.circling;
         if !own || session.previous_peer() != arrival.sii || session.stage != Stage::Reserved {
             return;
         }

@@ -155,17 +155,17 @@ impl Qos {
             rii: extra.rii,
             refresh_period: (form != Form::Tear && session.period_out != DEFAULT_PERIOD_MS)
                 .then_some(session.period_out),
-            bound_sessions: Carried::bound_sessions(&session.seldom.bound),
+            bound_sessions: Carried::bound_sessions(&session.rare.bound),
             session_ids: extra.lists.map(|(sessions, _)| sessions),
             rsns: extra.lists.map(|(_, rsns)| rsns),
             msg_id: extra.msg_id,
             bound_msg_id: extra.bound_msg_id,
             classifier: session.classifier.filter(|_| full),
             qspec: full.then_some(&*session.qspec),
-            auth: Carried::auth(if full { &session.seldom.auth } else { &[] }),
+            auth: Carried::auth(if full { &session.rare.auth } else { &[] }),
             hops: extra.hops.filter(|_| full),
             forwarded: extra.forwarded.unwrap_or(Carried::forwarded(&[])),
-            refreshed: Carried::refreshed(&session.seldom.refreshed),
+            refreshed: Carried::refreshed(&session.rare.refreshed),
             ..Message::new(MessageType::RESERVE)
         };
         let encoded = message.encode(&mut Writer::new(&mut octets));
@@ -176,7 +176,7 @@ impl Qos {
             Purpose::Unwatched
         } else {
             // No user waits for the answer to a refresh.
-            let rii = extra.rii.filter(|rii| session.seldom.circling != Some(*rii));
+            let rii = extra.rii.filter(|rii| session.rare.circling != Some(*rii));
             Purpose::Request { session: key, rii, query: false }
         };
         let parcel = Parcel {
@@ -215,13 +215,13 @@ impl Qos {
             generic: broken(session, if reserve_init { Marks::BREAK_BEHIND } else { Marks::BREAK })
                 .with_if(GenericFlags::SCOPING, extra.scoping),
             rii: extra.rii,
-            bound_sessions: Carried::bound_sessions(&session.seldom.bound),
+            bound_sessions: Carried::bound_sessions(&session.rare.bound),
             classifier: session.classifier,
             qspec: Some(session.init_qspec()),
-            auth: Carried::auth(&session.seldom.auth),
+            auth: Carried::auth(&session.rare.auth),
             hops: extra.hops,
             forwarded: extra.forwarded.unwrap_or(Carried::forwarded(&[])),
-            refreshed: Carried::refreshed(&session.seldom.refreshed),
+            refreshed: Carried::refreshed(&session.rare.refreshed),
             ..Message::new(MessageType::QUERY)
         };
         let encoded = message.encode(&mut Writer::new(&mut octets));

@@ -191,8 +191,8 @@ impl Config {
     pub fn lifetime(&self, period_ms: u32) -> Duration {
         // (K + 0.5) · 1.5 · R = (2K + 1) · 3 · R / 4
         let quarters = (2 * u64::from(self.refresh_multiple) + 1) * 3;
-        let of = |period_ms: u32| Duration::from_millis((u64::from(period_ms) * quarters).div_ceil(4));
-        of(period_ms).min(self.max_lifetime.max(of(self.period_ms())))
+        let lifetime = |period_ms: u32| Duration::from_millis((u64::from(period_ms) * quarters).div_ceil(4));
+        lifetime(period_ms).min(self.max_lifetime.max(lifetime(self.period_ms())))
     }
 
     /// Whether tears of this node are retransmitted.

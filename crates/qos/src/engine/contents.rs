@@ -27,7 +27,7 @@ fn length(objects: &Carried<'_>) -> usize {
 impl Session {
     fn kept_octets(&self) -> usize {
         let pending: usize = self.pending.iter().map(|pending| pending.octets.len()).sum();
-        let objects = self.seldom.bound.len() + self.seldom.auth.len() + self.seldom.refreshed.len();
+        let objects = self.rare.bound.len() + self.rare.auth.len() + self.rare.refreshed.len();
         self.qspec.len() + self.init_qspec().len() + objects + pending
     }
 }
@@ -45,7 +45,7 @@ impl Qos {
         });
         let octets = counted(objects + stays + message.qspec.map_or(0, <[u8]>::len));
         let (holder, has) =
-            session.map_or((holder, 0), |session| (session.source.holder, session.seldom.contents));
+            session.map_or((holder, 0), |session| (session.source.holder, session.rare.contents));
         // Most messages are short.
         if octets <= has || self.holders.has_room(holder, octets - has) {
             return true;
@@ -59,10 +59,10 @@ impl Qos {
     pub(super) fn count_contents(&mut self, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return }; // timers are armed after the end, too
         let octets = counted(session.kept_octets());
-        let before = session.seldom.contents;
+        let before = session.rare.contents;
         if octets != before {
             self.holders.keep(session.source.holder, before, octets);
-            session.seldom.change(|seldom| seldom.contents = octets);
+            session.rare.change(|rare| rare.contents = octets);
         }
     }
 }

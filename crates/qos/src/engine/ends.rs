@@ -73,8 +73,8 @@ impl Qos {
     }
 
     fn slots_of(&self, owner: Owner) -> Vec<Key> {
-        let of = self.by_owner.range((owner, 0)..=(owner, u64::MAX));
-        of.map(|(_, key)| Key::from_u64(*key)).collect()
+        let slots = self.by_owner.range((owner, 0)..=(owner, u64::MAX));
+        slots.map(|(_, key)| Key::from_u64(*key)).collect()
     }
 
     /// Ends the RESERVEs of a peer that wait when it tears their session down. False: there is none.

@@ -85,7 +85,7 @@ impl Qos {
         let old = self.sessions.get(key).and_then(|s| s.grant.get());
         let other_flow =
             self.sessions.get(key).is_some_and(|s| s.rsn_in.is_some() && !s.has_mri(&arrival.mri));
-        let kept = self.sessions.get(key).map_or(0, |s| s.seldom.kept.len());
+        let kept = self.sessions.get(key).map_or(0, |s| s.rare.kept.len());
         if keep && other_flow && kept >= usize::from(self.config.max_bound) {
             let note = Some("max_bound: too many flows of one session");
             return self.answer(arrival, message, Info::RESERVATION_FAILURE, note);
@@ -127,7 +127,7 @@ impl Qos {
                     let (nslp, waits_for) = self.join_aggregate(key, number, rate, &route);
                     if let Some(session) = invariant!(self.sessions.get_mut(key), "a member has a session") {
                         session.nslp_next = nslp;
-                        session.seldom.change(|seldom| seldom.waits_for = waits_for);
+                        session.rare.change(|rare| rare.waits_for = waits_for);
                     }
                     outcome.waits_for = waits_for;
                 }
@@ -226,7 +226,7 @@ impl Qos {
             self.counters.peer_changes += 1;
             tracing::debug!(session = %session.id, peer = ?arrival.sii, "previous peer changed");
             let old = session.previous_peer().map(|sii| (sii, silent));
-            session.seldom.change(|seldom| seldom.old_previous_peer = old);
+            session.rare.change(|rare| rare.old_previous_peer = old);
             session.marks.set(Marks::PREVIOUS_NOTIFIED, false);
             session.marks.set(Marks::ROUTE_UNSETTLED, true);
         }
@@ -246,7 +246,7 @@ impl Qos {
         }
         if keeps && let Some(grant) = session.grant.take() {
             let mri = session.mri();
-            session.seldom.change(|seldom| seldom.kept.push((mri, grant)));
+            session.rare.change(|rare| rare.kept.push((mri, grant)));
         }
         session.grant = given.grant.into();
         session.ifindex = given.ifindex;
@@ -256,7 +256,7 @@ impl Qos {
         session.end_report(arrival.sii);
         // The former peer is this one, which has another identity since it started again.
         if other_peer && arrival.peer_address.is_some() && arrival.peer_address == session.source.address {
-            session.seldom.change(|seldom| seldom.report = None);
+            session.rare.change(|rare| rare.report = None);
         }
         session.set_mri(&arrival.mri);
         session.nslp_previous = arrival.nslp;
@@ -266,10 +266,10 @@ impl Qos {
         session.rsn_in = message.rsn.into();
         session.classifier = message.classifier;
         session.qspec = shared_qspec(&mut self.qspecs, &given.qspec);
-        session.seldom.change(|seldom| {
-            (seldom.doubt, seldom.request) = (None, None);
-            copy_objects(&mut seldom.auth, &message.auth);
-            copy_objects(&mut seldom.refreshed, &message.refreshed);
+        session.rare.change(|rare| {
+            (rare.path_check, rare.request) = (None, None);
+            copy_objects(&mut rare.auth, &message.auth);
+            copy_objects(&mut rare.refreshed, &message.refreshed);
         });
         session.period_in = period;
         session.expires = expires.into();

@@ -124,7 +124,7 @@ impl Qos {
         if let Some(record) = invariant!(self.sessions.get_mut(key), "a new session exists") {
             record.marks.set(Marks::PROXY, proxy);
             record.marks.set(Marks::NO_REPLACE, keep_old);
-            record.seldom.change(|seldom| seldom.auth = auth.into());
+            record.rare.change(|rare| rare.auth = auth.into());
             // Nodes of the path may have the session from an earlier reservation of this user, with an RSN of this node.
             record.rsn_out = kept.then(|| rsn_by_time(self.now));
             if let Some(local) = record.local.as_mut() {
@@ -189,7 +189,7 @@ impl Qos {
             local.before = Some(Before { request, mri: before });
         }
         session.set_mri(&mri);
-        session.seldom.change(|seldom| seldom.auth = auth.into());
+        session.rare.change(|rare| rare.auth = auth.into());
         self.reserve_from_here(key, &qspec, route, resources);
         self.rearm(key);
         Ok(())
@@ -216,7 +216,7 @@ impl Qos {
             initiator: super::reroute::initiator(session),
             peer: session.source.peer.clone(),
             requested_by: session.requested_by(),
-            auth: Carried::auth(&session.seldom.auth),
+            auth: Carried::auth(&session.rare.auth),
             lifetime: self.config.lifetime(self.config.period_ms()),
             mark_dscp: None,
         };
@@ -459,7 +459,7 @@ impl Qos {
             let route = session.ifindex;
             local.origin = Origin::Reserve(before.request);
             session.set_mri(&before.mri);
-            session.seldom.change(|seldom| seldom.auth = auth.into());
+            session.rare.change(|rare| rare.auth = auth.into());
             if let Some(id) = command {
                 self.out.event(id, QosEvent::Failed(failure));
             }

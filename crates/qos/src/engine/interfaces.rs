@@ -29,13 +29,13 @@ impl Interfaces {
     /// The address of the node on an interface, of the IP version of `like`, if possible not a link-local one. If the
     /// interface has none, an address of another interface.
     pub(super) fn on(&self, ifindex: IfIndex, like: IpAddr) -> Option<IpAddr> {
-        let of = |interface: &Interface| {
+        let address_of = |interface: &Interface| {
             let fits = |a: &&IpAddr| a.is_ipv4() == like.is_ipv4() && !a.is_loopback();
             let local = |a: &IpAddr| matches!(a, IpAddr::V6(v6) if v6.is_unicast_link_local());
             let all = || interface.addresses.iter().filter(fits);
             all().find(|a| !local(a)).or_else(|| all().next()).copied()
         };
-        self.find(ifindex).and_then(of).or_else(|| self.0.iter().find_map(of))
+        self.find(ifindex).and_then(address_of).or_else(|| self.0.iter().find_map(address_of))
     }
 
     /// Largest IP packet of an interface, in octets; 0 if it is not known.

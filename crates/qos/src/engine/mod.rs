@@ -13,7 +13,7 @@
 //! | `response.rs` | §5.4.3, §5.2.4 |
 //! | `notify.rs` | §5.4.4 |
 //! | `refresh.rs`, `summary.rs` | §5.3.4, §5.3.6, §5.3.7 |
-//! | `reroute.rs`, `doubt.rs`, `report.rs` | §5.2.5 |
+//! | `reroute.rs`, `path_check.rs`, `report.rs` | §5.2.5 |
 //! | `binding.rs` | §3.2.8, §4.6 |
 //! | `aggregate.rs` | §4.5 |
 //! | `stateless.rs` | §4.7 |
@@ -30,7 +30,6 @@ mod compose;
 mod config;
 mod contents;
 mod counters;
-mod doubt;
 mod ends;
 mod event;
 mod grant;
@@ -42,7 +41,9 @@ mod limits;
 mod notify;
 mod outbox;
 mod packed;
+mod path_check;
 mod query;
+mod rare;
 mod receive;
 mod refresh;
 mod release;
@@ -52,7 +53,6 @@ mod reserve;
 mod response;
 mod retry;
 mod rmf;
-mod seldom;
 mod session;
 mod smaller;
 mod source;
@@ -341,7 +341,7 @@ impl Qos {
         self.step_requests(key, resources);
         self.step_local(key, resources);
         self.step_report(key);
-        self.step_doubt(key, resources);
+        self.step_path_check(key, resources);
         let Some(session) = self.sessions.get(key) else { return }; // what was due may have ended it
         if session.expires.is_due(self.now) {
             return self.expire(key, resources);

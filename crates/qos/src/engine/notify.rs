@@ -40,22 +40,24 @@ impl Qos {
             if stranger {
                 return; // it comes from an old branch, whose route change is the one that was repaired (§3.2.12)
             }
-            if session.marks.has(Marks::ROUTE_DOUBTED) {
+            if session.marks.has(Marks::ROUTE_REPORTED) {
                 return; // an earlier one was passed on, and nothing has come back since
             }
             if !self.takes_report(key) {
                 return; // a copy of one that was taken
             }
             let Some(session) = self.sessions.get_mut(key) else { return };
-            session.marks.set(Marks::ROUTE_DOUBTED, true);
+            session.marks.set(Marks::ROUTE_REPORTED, true);
             if session.marks.has(Marks::QNI) {
                 return self.verify_route(key);
             }
             if session.next_peer() == arrival.sii || session.was_next_peer(arrival.sii) {
-                self.doubt_path(key, self.hops_of_copies(arrival));
+                self.check_path(key, self.hops_of_copies(arrival));
             }
         }
-        let Some(session) = invariant!(self.sessions.get(key), "a doubt ends no session") else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a path check ends no session") else {
+            return;
+        };
         if !towards_initiator {
             // The receiver, or a node on the way from it, refuses what this sender asked it for.
             let waits = session.local.is_some()

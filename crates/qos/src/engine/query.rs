@@ -111,7 +111,7 @@ impl Qos {
             if session.marks.has(Marks::OFF_PATH) {
                 session.marks.set(Marks::OFF_PATH, false);
                 self.ask_again_downstream(key);
-            } else if confirmed && !other && !session.is_doubted() {
+            } else if confirmed && !other && !session.checks_path() {
                 // The next peer has confirmed the reservation, and has lost it since, as a host does whose daemon crashes.
                 session.marks.set(Marks::CONFIRMED, false);
                 self.send_whole(key, RequestKind::Repair);
@@ -215,7 +215,7 @@ impl Qos {
         let until = self.now + self.config.retry_max;
         let Some(session) = self.sessions.get_mut(key) else { return };
         let qspec = shared_qspec(&mut self.qspecs, qspec);
-        session.seldom.change(|seldom| seldom.init_qspec = Some(qspec));
+        session.rare.change(|rare| rare.init_qspec = Some(qspec));
         session.query_hops = Some(arrival.hops);
         session.state = arrival.state.into();
         session.marks.set(Marks::PROXY, message.generic.contains(GenericFlags::PROXY));
@@ -233,10 +233,10 @@ impl Qos {
                 session.nslp_previous = arrival.nslp;
                 session.nslp_next = nslp;
             }
-            session.seldom.change(|seldom| {
-                copy_objects(&mut seldom.bound, &message.bound_sessions);
-                copy_objects(&mut seldom.auth, &message.auth);
-                copy_objects(&mut seldom.refreshed, &message.refreshed);
+            session.rare.change(|rare| {
+                copy_objects(&mut rare.bound, &message.bound_sessions);
+                copy_objects(&mut rare.auth, &message.auth);
+                copy_objects(&mut rare.refreshed, &message.refreshed);
             });
             self.set_source(key, &Source::by(arrival));
         } else if session.stage == Stage::Torn && session.expires.get().is_some_and(|at| at < until) {
@@ -382,7 +382,7 @@ impl Qos {
         let key = self.open_local(id, session, mri, true, Origin::Query)?;
         if let Some(session) = invariant!(self.sessions.get_mut(key), "a new QUERY has a session") {
             session.marks.set(Marks::PROXY, proxy);
-            session.seldom.change(|seldom| seldom.auth = auth.into());
+            session.rare.change(|rare| rare.auth = auth.into());
         }
         self.query_path(key, &qspec, mri, route, scoping, RequestKind::Query, resources);
         Ok(())
@@ -408,7 +408,7 @@ impl Qos {
             session.marks.set(Marks::PROXY, proxy);
             session.marks.set(Marks::RECEIVER_INITIATED, true);
             session.marks.set(Marks::QNR, true);
-            session.seldom.change(|seldom| seldom.auth = auth.into());
+            session.rare.change(|rare| rare.auth = auth.into());
             if let Some(local) = invariant!(session.local.as_mut(), "a new request has a user") {
                 local.hold_until = hold_until;
             }
@@ -439,7 +439,7 @@ impl Qos {
             initiator: mri.src(),
             peer: session.source.peer.clone(),
             requested_by: session.requested_by(),
-            auth: Carried::auth(&session.seldom.auth),
+            auth: Carried::auth(&session.rare.auth),
             lifetime: self.config.lifetime(self.config.period_ms()),
             mark_dscp: None,
         };
@@ -454,7 +454,7 @@ impl Qos {
             };
         if let Some(session) = invariant!(self.sessions.get_mut(key), "a question ends no session") {
             let qspec = shared_qspec(&mut self.qspecs, &qspec);
-            session.seldom.change(|seldom| seldom.init_qspec = Some(qspec));
+            session.rare.change(|rare| rare.init_qspec = Some(qspec));
         }
         let mut hops = Vec::new();
         if let Some(address) = self.interfaces.on(route.ifindex, mri.dst()) {

@@ -6,8 +6,8 @@ use signalbox_core::stamp::Moment;
 
 use super::Qos;
 use super::compose::{DEFAULT_PERIOD_MS, Extra, Form};
-use super::doubt::Request;
 use super::grant::copy_objects;
+use super::path_check::Request;
 use super::session::{Marks, RequestKind, Session, Stage};
 use super::summary::Lists;
 use super::waiting::Arrival;
@@ -37,7 +37,7 @@ impl Qos {
         session.end_report(arrival.sii);
         session.marks.set(Marks::UNCOUNTED, !arrival.counted);
         if !message.refreshed.is_empty() {
-            session.seldom.change(|seldom| copy_objects(&mut seldom.refreshed, &message.refreshed));
+            session.rare.change(|rare| copy_objects(&mut rare.refreshed, &message.refreshed));
         }
         if message.generic.contains(GenericFlags::PROXY) {
             session.marks.set(Marks::PROXY, true);
@@ -52,16 +52,18 @@ impl Qos {
         self.acknowledge(arrival, message, message.rsn);
         self.on_listed_refreshes(message, arrival);
         let Some(session) = invariant!(self.sessions.get(key), "a list ends no session") else { return };
-        let (doubted, rate) = (session.is_doubted(), session.rate);
-        let request = message.rii.filter(|_| doubted).map(|rii| Request {
+        let (checks, rate) = (session.checks_path(), session.rate);
+        let request = message.rii.filter(|_| checks).map(|rii| Request {
             rii,
             hops: self.hops_with_own(message.hops, arrival, rate).unwrap_or_default(),
         });
-        if self.end_doubt(key, request) {
+        if self.end_path_check(key, request) {
             return;
         }
         let Some(rii) = message.rii else { return };
-        let Some(session) = invariant!(self.sessions.get(key), "a doubt ends no session") else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a path check ends no session") else {
+            return;
+        };
         let hops = self.hops_with_own(message.hops, arrival, session.rate);
         let bound = self.unsettled(message, arrival);
         let hops = hops.as_deref().and_then(Hops::from_octets);
@@ -88,8 +90,8 @@ impl Qos {
         let extra = Extra {
             rii: Some(rii),
             hops,
-            msg_id: message.msg_id.filter(|_| session.seldom.waits_for.is_none()),
-            bound_msg_id: session.seldom.waits_for.or(bound),
+            msg_id: message.msg_id.filter(|_| session.rare.waits_for.is_none()),
+            bound_msg_id: session.rare.waits_for.or(bound),
             forwarded: Some(message.forwarded),
             gist_hops: Some(arrival.hops),
             sii: session.explicit_next(),
@@ -123,7 +125,7 @@ impl Qos {
         let period = core::time::Duration::from_millis(session.period_out.into());
         session.refresh_at = (self.now + self.rng.jitter(period, 0.5, 1.5)).into();
         // A session with a pending request is not refreshed: the request is retransmitted.
-        if !session.pending.is_empty() || session.marks.has(Marks::OFF_PATH) || session.is_doubted() {
+        if !session.pending.is_empty() || session.marks.has(Marks::OFF_PATH) || session.checks_path() {
             return;
         }
         self.send_refresh(key);

@@ -2,7 +2,7 @@
 //!
 //! No message answers it. If it is lost in a datagram, a router that the route has left keeps its part until it expires. So the node
 //! that sends it sends it again with back-off, until a message of that peer shows that its branch has ended, or that the route leads by
-//! it again. A relay that passes it on does so again with each question to its previous peer (see [`super::doubt`]).
+//! it again. A relay that passes it on does so again with each question to its previous peer (see [`super::path_check`]).
 //!
 //! Copies do not multiply: a node takes one report of a session in [`TAKEN_APART`], and what it passes on has the hop count of what it
 //! took. So in a circle of previous peers they come to an end, and a node passes few of them on.
@@ -42,17 +42,17 @@ impl Qos {
         let interval = self.config.request_retry;
         let report = Report { to, at: self.now + interval, interval, left: COPIES };
         if let Some(session) = self.sessions.get_mut(key) {
-            session.seldom.change(|seldom| seldom.report = Some(report));
+            session.rare.change(|rare| rare.report = Some(report));
         }
     }
 
     /// Sends a copy of a report that is due.
     pub(super) fn step_report(&mut self, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let Some(report) = session.seldom.report.filter(|report| report.at <= self.now) else { return };
+        let Some(report) = session.rare.report.filter(|report| report.at <= self.now) else { return };
         let (interval, left) = (report.interval.saturating_mul(2), report.left.saturating_sub(1));
         let next = Report { at: self.now + interval, interval, left, ..report };
-        session.seldom.change(|seldom| seldom.report = Some(next).filter(|next| next.left > 0));
+        session.rare.change(|rare| rare.report = Some(next).filter(|next| next.left > 0));
         self.send_report(key, Some(report.to), None);
     }
 
@@ -77,10 +77,10 @@ impl Qos {
         }
         let (now, apart) = (self.now, self.config.request_retry.saturating_mul(TAKEN_APART));
         let Some(session) = self.sessions.get_mut(key) else { return false };
-        if session.seldom.no_report_until.is_some_and(|until| now < until) {
+        if session.rare.no_report_until.is_some_and(|until| now < until) {
             return false;
         }
-        session.seldom.change(|seldom| seldom.no_report_until = Some(now + apart));
+        session.rare.change(|rare| rare.no_report_until = Some(now + apart));
         true
     }
 
@@ -88,8 +88,8 @@ impl Qos {
     pub(super) fn forget_taken(&mut self, key: Key) {
         let now = self.now;
         let Some(session) = self.sessions.get_mut(key) else { return };
-        if session.seldom.no_report_until.is_some_and(|until| until <= now) {
-            session.seldom.change(|seldom| seldom.no_report_until = None);
+        if session.rare.no_report_until.is_some_and(|until| until <= now) {
+            session.rare.change(|rare| rare.no_report_until = None);
         }
     }
 
@@ -107,7 +107,7 @@ impl Session {
     ///
     /// Upstream only, where such a report always follows a RESERVE that came to the peer by another way. Downstream GIST also makes a
     /// peer report when it receives nothing of this node any more. A node that waits for its own previous peer sends nothing (see
-    /// [`super::doubt`]). It would then regard a report that it has caused itself as a sign of another way, and what a crashed initiator
+    /// [`super::path_check`]). It would then regard a report that it has caused itself as a sign of another way, and what a crashed initiator
     /// has reserved would end before its time.
     pub(super) fn was_next_peer(&self, peer: Option<SiiHandle>) -> bool {
         self.direction == Direction::Upstream
@@ -117,8 +117,8 @@ impl Session {
 
     /// Ends the copies of a report to this peer: it has torn its branch down, or is the previous peer again.
     pub(super) fn end_report(&mut self, to: Option<SiiHandle>) {
-        if self.seldom.report.is_some_and(|report| Some(report.to) == to) {
-            self.seldom.change(|seldom| seldom.report = None);
+        if self.rare.report.is_some_and(|report| Some(report.to) == to) {
+            self.rare.change(|rare| rare.report = None);
         }
     }
 }

@@ -7,9 +7,9 @@ use signalbox_core::{Direction, Mri, SessionId, invariant};
 use signalbox_resources::{End, Resources};
 
 use super::compose::{Extra, Form};
-use super::doubt::Then;
+use super::path_check::Then;
+use super::rare::RareFields;
 use super::rmf::{self, Flow};
-use super::seldom::Seldom;
 use super::session::{Marks, OldBranch, RequestKind, Session, Stage};
 use super::waiting::{Arrival, Waiting};
 use super::{Config, Qos};
@@ -54,8 +54,7 @@ impl Qos {
             NetworkEvent::Good(sii) => {
                 let repairs = session.marks.has(Marks::REPAIRING)
                     || session.pending.iter().any(|p| p.kind == RequestKind::Repair);
-                let left =
-                    session.next_peer().is_none() && !session.seldom.old_branches.is_empty() && !repairs;
+                let left = session.next_peer().is_none() && !session.rare.old_branches.is_empty() && !repairs;
                 // The last event for the user said that the end of the flow did not answer.
                 let alone = session.marks.has(Marks::LAST_NODE)
                     && session.local.as_ref().is_some_and(|local| local.is_told());
@@ -102,7 +101,7 @@ impl Qos {
         // §5.2.5.4: while the old branch may be refreshed, GIST reports changes that did not take place. Downstream
         // routing state follows the route.
         let old = session
-            .seldom
+            .rare
             .old_previous_peer
             .filter(|(_, until)| !upstream && self.now < *until)
             .map(|(sii, _)| sii);
@@ -189,7 +188,7 @@ impl Qos {
         }
         let rsn = session.rsn_out.unwrap_or(0);
         let left = session.next_peer().filter(|old| Some(*old) != new);
-        session.seldom.change(|Seldom { old_branches, .. }| {
+        session.rare.change(|RareFields { old_branches, .. }| {
             if let Some(sii) = left {
                 old_branches.retain(|old| old.sii != sii);
                 if old_branches.len() >= MOST_BRANCHES {
@@ -289,7 +288,7 @@ impl Qos {
                     // Make before break: the grant at the old interface is released after the RESPONSE of the new
                     // path.
                     if let Some(grant) = session.grant.take() {
-                        session.seldom.change(|seldom| seldom.old_grants.push(grant));
+                        session.rare.change(|rare| rare.old_grants.push(grant));
                     }
                     session.grant = given.grant.into();
                     session.ifindex = given.ifindex;
@@ -321,10 +320,10 @@ impl Qos {
             return false;
         };
         resources.because(End::Rerouted);
-        for grant in session.seldom.change(|seldom| core::mem::take(&mut seldom.old_grants)) {
+        for grant in session.rare.change(|rare| core::mem::take(&mut rare.old_grants)) {
             resources.release(grant);
         }
-        if session.seldom.old_branches.is_empty() {
+        if session.rare.old_branches.is_empty() {
             return false;
         }
         self.counters.rerouted += 1;
@@ -333,12 +332,12 @@ impl Qos {
             return false;
         };
         let onward = session.next_peer();
-        session.seldom.change(|seldom| seldom.old_branches.retain(|old| Some(old.sii) != onward));
+        session.rare.change(|rare| rare.old_branches.retain(|old| Some(old.sii) != onward));
         // "Refresh successful" means that the RESERVE met the reservation: the path has not changed.
-        let same = info == Info::REFRESHED || session.seldom.old_branches.is_empty();
+        let same = info == Info::REFRESHED || session.rare.old_branches.is_empty();
         tracing::debug!(session = %session.id, other_path = !same, "reservation rerouted");
         if same {
-            session.seldom.change(|seldom| seldom.old_branches.clear());
+            session.rare.change(|rare| rare.old_branches.clear());
         }
         self.tear_old_branches(key, None);
         !same
@@ -351,7 +350,7 @@ impl Qos {
             return;
         };
         resources.because(End::Rerouted);
-        for grant in session.seldom.change(|seldom| core::mem::take(&mut seldom.old_grants)) {
+        for grant in session.rare.change(|rare| core::mem::take(&mut rare.old_grants)) {
             resources.release(grant);
         }
     }
@@ -360,7 +359,7 @@ impl Qos {
     /// reservation yet, the confirmation comes along an old one.
     pub(super) fn tear_old_branches(&mut self, key: Key, rii: Option<u32>) {
         let Some(session) = invariant!(self.sessions.get_mut(key), "a branch has a session") else { return };
-        let branches = session.seldom.change(|seldom| core::mem::take(&mut seldom.old_branches));
+        let branches = session.rare.change(|rare| core::mem::take(&mut rare.old_branches));
         if session.marks.has(Marks::NO_REPLACE) || !self.config.tear_old_branch {
             return;
         }
@@ -381,7 +380,7 @@ impl Qos {
         let own = session.pending.iter().find(|p| p.kind == RequestKind::Tear).map(|p| p.rii);
         let rii = own.or_else(|| session.last_forwarded());
         let rsn = session.rsn_out.unwrap_or(0);
-        session.seldom.change(|seldom| seldom.old_branches.push(OldBranch { sii, rsn }));
+        session.rare.change(|rare| rare.old_branches.push(OldBranch { sii, rsn }));
         self.tear_old_branches(key, rii);
     }
 
@@ -407,10 +406,12 @@ impl Qos {
     /// this node is refreshed: on a node that is off the path, a Query of GIST would replace the upstream routing
     /// state of the next peer.
     pub(super) fn verify_route(&mut self, key: Key) {
-        let Some(session) = invariant!(self.sessions.get_mut(key), "a doubt has a session") else { return };
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a path check has a session") else {
+            return;
+        };
         session.marks.set(Marks::OFF_PATH, false);
-        if session.marks.has(Marks::ROUTE_DOUBTED) {
-            session.marks.set(Marks::ROUTE_DOUBTED, false);
+        if session.marks.has(Marks::ROUTE_REPORTED) {
+            session.marks.set(Marks::ROUTE_REPORTED, false);
             self.out.invalidate_route(session.nslp_next, session.mri());
         }
     }
@@ -422,7 +423,7 @@ impl Session {
     fn start_branch(&mut self) {
         self.rsn_out = self.rsn_out.map(|rsn| rsn.wrapping_add(2));
         let rsn = self.rsn_out.unwrap_or(0).wrapping_sub(1);
-        self.seldom.change(|seldom| seldom.old_branches.iter_mut().for_each(|old| old.rsn = rsn));
+        self.rare.change(|rare| rare.old_branches.iter_mut().for_each(|old| old.rsn = rsn));
         self.marks.set(Marks::CONFIRMED, false);
     }
 }
@@ -439,10 +440,10 @@ pub(super) fn flow_of<'a>(config: &Config, key: Key, session: &'a Session) -> Fl
         initiator: initiator(session),
         peer: session.source.peer.clone(),
         requested_by: session.requested_by(),
-        auth: Carried::auth(&session.seldom.auth),
+        auth: Carried::auth(&session.rare.auth),
         lifetime: config.lifetime(session.period_in),
         mark_dscp: session
-            .seldom
+            .rare
             .aggregate
             .and_then(|(number, _)| config.aggregates.get(number))
             .map(|a| a.dscp),

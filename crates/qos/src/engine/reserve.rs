@@ -205,7 +205,7 @@ fn other_peer(
             reason = "from another than the previous peer",
             "tear dropped"
         );
-        session.seldom.change(|seldom| seldom.old_previous_peer.take_if(|(old, _)| Some(*old) == sii));
+        session.rare.change(|rare| rare.old_previous_peer.take_if(|(old, _)| Some(*old) == sii));
         session.end_report(sii);
         return Decision::Drop;
     }
@@ -216,7 +216,7 @@ fn other_peer(
         tracing::debug!(session = %session.id, peer = ?sii, reason = "RSN is old", "RESERVE dropped");
         return Decision::Drop;
     }
-    if let Some((old, until)) = session.seldom.old_previous_peer
+    if let Some((old, until)) = session.rare.old_previous_peer
         && Some(old) == sii
         && now < until
     {
@@ -227,7 +227,7 @@ fn other_peer(
         if !repair {
             let period = message.refresh_period.unwrap_or(super::compose::DEFAULT_PERIOD_MS);
             let until = now + config.lifetime(period);
-            session.seldom.change(|seldom| seldom.old_previous_peer = Some((old, until)));
+            session.rare.change(|rare| rare.old_previous_peer = Some((old, until)));
             counters.old_peer += 1;
             tracing::debug!(
                 session = %session.id,

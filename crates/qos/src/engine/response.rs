@@ -10,9 +10,9 @@ use signalbox_resources::{End, Resources};
 
 use super::Qos;
 use super::compose::{Extra, Form, Target, generic_back};
-use super::doubt::Then;
 use super::event::{Failure, HopGrant};
 use super::outbox::{Parcel, Purpose};
+use super::path_check::Then;
 use super::rmf;
 use super::session::{Marks, Pending, RequestKind, Stage};
 use super::waiting::Arrival;
@@ -42,7 +42,7 @@ impl Qos {
         let passed = message.rii.is_some_and(|rii| session.passed(self.now, rii));
         let current = session.rsn_out.map(|number| Rsn { number, epoch });
         let by_rsn = about_reserve && message.rsn.is_some() && message.rsn == current;
-        let of_refresh = message.rii.is_some() && message.rii == session.seldom.circling;
+        let of_refresh = message.rii.is_some() && message.rii == session.rare.circling;
         if of_refresh && info.info.class == InfoClass::SUCCESS {
             return;
         }
@@ -58,7 +58,7 @@ impl Qos {
         }
         // A RESPONSE of an old branch does not confirm the new one (§5.2.5.2).
         let from_old =
-            own.is_none() && session.seldom.old_branches.iter().any(|old| Some(old.sii) == arrival.sii);
+            own.is_none() && session.rare.old_branches.iter().any(|old| Some(old.sii) == arrival.sii);
         if about_reserve && !from_old {
             self.note_next_peer(key, arrival);
         }
@@ -87,7 +87,7 @@ impl Qos {
             session.marks.set(Marks::CONFIRMED, true);
             session.marks.set(Marks::ONCE_CONFIRMED, true);
             session.marks.set(Marks::UNANSWERED, false);
-            session.seldom.change(|seldom| seldom.waits_for = None);
+            session.rare.change(|rare| rare.waits_for = None);
             self.trim(key, message, resources);
         }
         if info.info.is_error() && about_reserve {
@@ -193,7 +193,7 @@ impl Qos {
     pub(super) fn send_whole(&mut self, key: Key, kind: RequestKind) {
         let until = self.now + self.config.retry_max;
         let request = self.sessions.get_mut(key).and_then(|session| {
-            let request = session.seldom.change(|seldom| seldom.request.take())?;
+            let request = session.rare.change(|rare| rare.request.take())?;
             session.note(request.rii, until, session.hops.unwrap_or_default());
             Some((request.rii, request.hops))
         });
@@ -316,7 +316,7 @@ impl Qos {
         self.set_stage(key, Stage::Torn);
         if let Some(session) = invariant!(self.sessions.get_mut(key), "a release ends no session") {
             session.refresh_at = Moment::NEVER;
-            session.seldom.change(|seldom| seldom.doubt = None);
+            session.rare.change(|rare| rare.path_check = None);
         }
     }
 

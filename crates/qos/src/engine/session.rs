@@ -1,6 +1,6 @@
 //! The state of a session (RFC 5974 §5.2.1).
 //!
-//! A node has a record for each flow, so its fields are packed, and [`Seldom`] has those that most sessions do without.
+//! A node has a record for each flow, so its fields are packed, and [`RareFields`] has those that most sessions do without.
 //!
 //! The previous peer is the one that RESERVEs come from, towards the QNI. The next peer is the one that they go to,
 //! towards the QNR.
@@ -18,9 +18,9 @@ use signalbox_resources::{GrantId, RequestedBy};
 use super::command::ReserveRequest;
 use super::event::{Granted, HopGrant};
 use super::packed::Packed;
-use super::seldom::Seldom;
+use super::rare::RareFields;
 use super::source::Source;
-use super::waiting::{Arrival, neighbour, route_query};
+use super::waiting::{Arrival, requested_by_peer, route_query};
 use crate::wire::{Classifier, Rsn};
 
 /// The state of a session at this node.
@@ -71,7 +71,7 @@ impl Marks {
     /// The route to the next peer changed, and the new one is being looked up.
     pub(super) const REPAIRING: Self = Self(0x4000);
     /// The next peer reported that the route before it changed: this node may be off the path.
-    pub(super) const ROUTE_DOUBTED: Self = Self(0x8000);
+    pub(super) const ROUTE_REPORTED: Self = Self(0x8000);
     /// The previous peer was notified that the route after it changed.
     pub(super) const PREVIOUS_NOTIFIED: Self = Self(0x1_0000);
     /// The route of the flow leads back to the previous peer. This node sends nothing until a refresh shows that it is
@@ -281,7 +281,7 @@ pub(super) struct Session {
     passed: Option<Passed>,
     passed_before: RareVec<Passed>,
     pub(super) local: Option<Box<Local>>,
-    pub(super) seldom: Rare<Seldom>,
+    pub(super) rare: Rare<RareFields>,
     /// Refresh period R of the previous peer, in milliseconds.
     pub(super) period_in: u32,
     /// Refresh period R that this node sends, in milliseconds.
@@ -336,7 +336,7 @@ impl Session {
             passed: None,
             passed_before: RareVec::new(),
             local: None,
-            seldom: Rare::default(),
+            rare: Rare::default(),
             period_in: period_ms,
             period_out: period_ms,
             expires: Moment::NEVER,
@@ -388,36 +388,36 @@ impl Session {
     /// The previous peer by the last notification of GIST.
     fn gist_previous(&self) -> Option<SiiHandle> {
         let same = self.marks.has(Marks::GIST_PREVIOUS);
-        if same { self.previous_peer() } else { self.seldom.gist_previous }
+        if same { self.previous_peer() } else { self.rare.gist_previous }
     }
 
     pub(super) fn set_gist_previous(&mut self, peer: Option<SiiHandle>) {
         let same = peer.is_some() && peer == self.previous_peer();
         self.marks.set(Marks::GIST_PREVIOUS, same);
         let other = peer.filter(|_| !same);
-        if other != self.seldom.gist_previous {
-            self.seldom.change(|seldom| seldom.gist_previous = other);
+        if other != self.rare.gist_previous {
+            self.rare.change(|rare| rare.gist_previous = other);
         }
     }
 
     /// The next peer by the last notification of GIST.
     fn gist_next(&self) -> Option<SiiHandle> {
         let same = self.marks.has(Marks::GIST_NEXT);
-        if same { self.next_peer() } else { self.seldom.gist_next }
+        if same { self.next_peer() } else { self.rare.gist_next }
     }
 
     pub(super) fn set_gist_next(&mut self, peer: Option<SiiHandle>) {
         let same = peer.is_some() && peer == self.next_peer();
         self.marks.set(Marks::GIST_NEXT, same);
         let other = peer.filter(|_| !same);
-        if other != self.seldom.gist_next {
-            self.seldom.change(|seldom| seldom.gist_next = other);
+        if other != self.rare.gist_next {
+            self.rare.change(|rare| rare.gist_next = other);
         }
     }
 
     /// The QSPEC of the last QUERY that was sent.
     pub(super) fn init_qspec(&self) -> &[u8] {
-        self.seldom.init_qspec.as_deref().unwrap_or_default()
+        self.rare.init_qspec.as_deref().unwrap_or_default()
     }
 
     /// Whether a user of this host asked for the session, or the configuration did.
@@ -433,7 +433,7 @@ impl Session {
         if self.is_of_this_host() {
             return RequestedBy::LocalUser(self.local.as_ref().and_then(|local| local.command));
         }
-        neighbour(self.source.address, self.source.ifindex, self.source.proof)
+        requested_by_peer(self.source.address, self.source.ifindex, self.source.proof)
     }
 
     /// The route lookup for the packets of its flow. Where the request came with the flow, its packets come in by the same interface:
@@ -469,13 +469,13 @@ impl Session {
     /// Whether RESERVEs come from this peer, or came from it until lately.
     pub(super) fn is_previous_peer(&self, now: Time, sii: SiiHandle) -> bool {
         self.previous_peer() == Some(sii)
-            || self.seldom.old_previous_peer.is_some_and(|(old, until)| old == sii && now < until)
+            || self.rare.old_previous_peer.is_some_and(|(old, until)| old == sii && now < until)
     }
 
     /// Whether RESERVEs go to this peer, or went to it until lately. A node that is off the path after a route change
     /// may send RESERVEs back to the node that it got them from. They must not reverse the session.
     pub(super) fn is_next_peer(&self, sii: SiiHandle) -> bool {
-        self.next_peer() == Some(sii) || self.seldom.old_branches.iter().any(|old| old.sii == sii)
+        self.next_peer() == Some(sii) || self.rare.old_branches.iter().any(|old| old.sii == sii)
     }
 
     /// Whether this node reserves in the place of the receiver, because the QUERY of the sender found no node nearer
@@ -529,7 +529,7 @@ impl Session {
 
     /// Whether a request of this node has this RII.
     fn has_own_rii(&self, rii: u32) -> bool {
-        self.pending.iter().any(|own| own.rii == rii) || self.seldom.circling == Some(rii)
+        self.pending.iter().any(|own| own.rii == rii) || self.rare.circling == Some(rii)
     }
 
     /// Whether a request that this node sent or forwarded comes back to it, since the routes form a circle. A forwarded one
@@ -568,10 +568,10 @@ impl Session {
         let hold = local.and_then(|l| l.hold_until);
         let again = local.and_then(|l| l.report_by);
         let retry = local.and_then(|l| l.retry?.at);
-        let seldom = &*self.seldom;
-        let doubt = seldom.doubt.as_ref().map(|doubt| doubt.at);
-        let report = seldom.report.as_ref().map(|report| report.at);
-        [self.expires.get(), self.refresh_at.get(), pending, hold, again, retry, doubt, report]
+        let rare = &*self.rare;
+        let path_check = rare.path_check.as_ref().map(|path_check| path_check.at);
+        let report = rare.report.as_ref().map(|report| report.at);
+        [self.expires.get(), self.refresh_at.get(), pending, hold, again, retry, path_check, report]
             .into_iter()
             .flatten()
             .min()

@@ -101,7 +101,7 @@ impl Qos {
             }
             Origin::ForSender => {
                 // Before the first RESERVE left, there is only what the QUERY said.
-                let first = session.seldom.init_qspec.as_deref().and_then(rmf::reserve_for);
+                let first = session.rare.init_qspec.as_deref().and_then(rmf::reserve_for);
                 let last = Some(session.qspec.to_vec()).filter(|qspec| !qspec.is_empty()).or(first)?;
                 let size = next_size(Asked::in_qspec(&last)?, failure)?;
                 (size, rmf::with_packets(&last, size)?)

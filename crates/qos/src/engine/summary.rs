@@ -9,7 +9,7 @@ use signalbox_resources::{End, Resources};
 
 use super::Qos;
 use super::compose::{Extra, Form, Target};
-use super::doubt::Then;
+use super::path_check::Then;
 use super::session::{Marks, RequestKind, Session, Stage};
 use super::table::MOST_LISTED;
 use super::waiting::Arrival;
@@ -66,7 +66,7 @@ impl Qos {
             self.counters.refreshed += 1;
             tracing::trace!(session = %id, "reservation refreshed by a summary");
             if let Some(key) = key {
-                self.end_doubt(key, None);
+                self.end_path_check(key, None);
                 self.rearm(key);
             }
         }
@@ -237,8 +237,8 @@ impl Qos {
                 && session.nslp_next == nslp
                 && session.direction == direction
                 && is_reducible(session)
-                && session.seldom.bound.is_empty()
-                && session.seldom.refreshed.is_empty()
+                && session.rare.bound.is_empty()
+                && session.rare.refreshed.is_empty()
                 && session.listed < MOST_LISTED
                 && session.refresh_at.is_due(soon);
             if may && let Some(rsn) = session.rsn_out {
@@ -296,6 +296,6 @@ pub(super) fn is_reducible(session: &Session) -> bool {
         && !session.marks.has(Marks::FULL_ONLY)
         && !session.marks.has(Marks::UNCOUNTED)
         && !session.is_end()
-        && !session.is_doubted()
+        && !session.checks_path()
         && session.pending.is_empty()
 }

@@ -103,10 +103,10 @@ impl Qos {
         tracing::debug!(session = %session.id, "session closed");
         self.changes.note(|| SessionChange::closed(session.id.to_string()));
         self.holders.release(session.stage == Stage::Path, session.source.holder);
-        self.holders.keep(session.source.holder, session.seldom.contents, 0);
-        let kept = session.seldom.kept.iter().map(|(_, grant)| *grant);
+        self.holders.keep(session.source.holder, session.rare.contents, 0);
+        let kept = session.rare.kept.iter().map(|(_, grant)| *grant);
         for grant in
-            session.grant.get().into_iter().chain(kept).chain(session.seldom.old_grants.iter().copied())
+            session.grant.get().into_iter().chain(kept).chain(session.rare.old_grants.iter().copied())
         {
             resources.release(grant);
         }
@@ -122,8 +122,8 @@ impl Qos {
         self.leave_aggregate(key);
         let Some(session) = invariant!(self.sessions.get_mut(key), "a release has a session") else { return };
         let (kept, old) = session
-            .seldom
-            .change(|seldom| (core::mem::take(&mut seldom.kept), core::mem::take(&mut seldom.old_grants)));
+            .rare
+            .change(|rare| (core::mem::take(&mut rare.kept), core::mem::take(&mut rare.old_grants)));
         let kept = kept.into_iter().map(|(_, grant)| grant);
         for grant in session.grant.take().into_iter().chain(kept).chain(old) {
             resources.release(grant);
@@ -150,11 +150,10 @@ impl Qos {
         let Some(session) = invariant!(self.sessions.get_mut(key), "an expiry has a session") else { return };
         // §5.2.5.4: the new peer sent nothing for a lifetime, the old one did.
         if session.stage == Stage::Reserved
-            && let Some((sii, until)) =
-                session.seldom.old_previous_peer.filter(|(_, until)| self.now < *until)
+            && let Some((sii, until)) = session.rare.old_previous_peer.filter(|(_, until)| self.now < *until)
         {
             session.set_previous_peer(Some(sii));
-            session.seldom.change(|seldom| seldom.old_previous_peer = None);
+            session.rare.change(|rare| rare.old_previous_peer = None);
             session.expires = until.into();
             return;
         }
@@ -166,7 +165,7 @@ impl Qos {
             self.on_gone(key);
             // A node that may be off the path sends no tear: the next peer may still have it as its previous peer, and
             // would end a reservation that another node refreshes.
-            if !(self.has(key, Marks::OFF_PATH) || self.has(key, Marks::ROUTE_DOUBTED)) {
+            if !(self.has(key, Marks::OFF_PATH) || self.has(key, Marks::ROUTE_REPORTED)) {
                 self.tear_towards_qnr(key, None, None, 0, resources);
                 return;
             }

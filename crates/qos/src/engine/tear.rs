@@ -66,7 +66,7 @@ impl Qos {
         let session = invariant!(self.sessions.get_mut(key), "a sent tear has a session")?;
         // §5.1.2.1: after a tear no refresh is sent, and no request is retransmitted.
         session.refresh_at = Moment::NEVER;
-        session.seldom.change(|seldom| seldom.doubt = None);
+        session.rare.change(|rare| rare.path_check = None);
         session.pending.clear();
         session.next_rsn();
         let ends = session.marks.has(Marks::QNR) || session.marks.has(Marks::SCOPED);
@@ -117,7 +117,7 @@ impl Qos {
     /// Handles the loss of a grant: the QNI is notified, and decides (RFC 5974 §5.4.4).
     pub(super) fn on_lost(&mut self, key: Key, grant: GrantId, why: LostWhy, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return }; // it may have ended meanwhile
-        session.seldom.change(|seldom| seldom.kept.retain(|(_, kept)| *kept != grant));
+        session.rare.change(|rare| rare.kept.retain(|(_, kept)| *kept != grant));
         if session.grant.get() != Some(grant) {
             return;
         }
@@ -162,7 +162,7 @@ impl Qos {
             self.set_stage(key, Stage::Torn);
             if let Some(session) = invariant!(self.sessions.get_mut(key), "a NOTIFY ends no session") {
                 session.refresh_at = Moment::NEVER;
-                session.seldom.change(|seldom| seldom.doubt = None);
+                session.rare.change(|rare| rare.path_check = None);
             }
             self.on_gone(key);
         }

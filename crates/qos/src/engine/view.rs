@@ -83,7 +83,7 @@ impl SessionView {
             command: session.local.as_ref().and_then(|local| local.command),
             expires_in: session.expires.get().map(|at| at.since(now)),
             rsn: session.rsn_out,
-            bound: Carried::bound_sessions(&session.seldom.bound).sessions().collect(),
+            bound: Carried::bound_sessions(&session.rare.bound).sessions().collect(),
         }
     }
 }

@@ -90,7 +90,7 @@ impl Arrival {
 
     /// Where the request comes from, as far as GIST has proof of it.
     pub(super) fn requested_by(&self) -> RequestedBy {
-        neighbour(self.peer_address, self.ifindex, self.proof)
+        requested_by_peer(self.peer_address, self.ifindex, self.proof)
     }
 
     /// The route lookup for the packets of its flow. A message in the direction of the flow came in where they do.
@@ -109,7 +109,7 @@ impl Arrival {
 }
 
 /// A requester that GIST knows by the address of a peer.
-pub(super) fn neighbour(address: Option<IpAddr>, ifindex: IfIndex, proof: Proof) -> RequestedBy {
+pub(super) fn requested_by_peer(address: Option<IpAddr>, ifindex: IfIndex, proof: Proof) -> RequestedBy {
     address
         .map_or(RequestedBy::Unknown, |address| RequestedBy::Neighbour(Neighbour { address, ifindex, proof }))
 }

@@ -21,18 +21,18 @@ fn a_peer_that_gist_does_not_lead_to_needs_explicit_routing() {
     session.set_gist_previous(Some(one));
     assert_eq!((session.previous_peer(), session.explicit_previous()), (None, None));
     session.set_previous_peer(Some(one));
-    assert_eq!((session.explicit_previous(), &*session.seldom), (None, &Seldom::EMPTY));
+    assert_eq!((session.explicit_previous(), &*session.rare), (None, &RareFields::EMPTY));
     session.set_previous_peer(Some(other));
     assert_eq!(session.explicit_previous(), Some(other), "GIST still leads to the first one");
     session.set_gist_previous(None);
-    assert_eq!((session.explicit_previous(), &*session.seldom), (None, &Seldom::EMPTY));
+    assert_eq!((session.explicit_previous(), &*session.rare), (None, &RareFields::EMPTY));
 
     session.direction = Direction::Upstream;
     session.set_next_peer(Some(one));
     session.set_gist_next(Some(other));
     assert_eq!((session.next_peer(), session.explicit_next()), (Some(one), Some(one)));
     session.set_next_peer(Some(other));
-    assert_eq!((session.explicit_next(), &*session.seldom), (None, &Seldom::EMPTY));
+    assert_eq!((session.explicit_next(), &*session.rare), (None, &RareFields::EMPTY));
 }
 
 #[test]

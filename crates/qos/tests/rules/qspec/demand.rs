@@ -32,14 +32,14 @@ fn no_priority_is_normal() {
 /// QSPEC-5.2.9-06: with Y.2171 both fields have the same value, otherwise the first is all ones.
 #[test]
 fn priorities() {
-    let of = |admission| demand_of(&[(PLAIN, Value::Admission(admission))]).priorities();
+    let priorities = |admission| demand_of(&[(PLAIN, Value::Admission(admission))]).priorities();
     let [low, normal, high] =
         [AdmissionPriority::BEST_EFFORT, AdmissionPriority::NORMAL, AdmissionPriority::HIGH]
             .map(Admission::y2171)
-            .map(of);
+            .map(priorities);
     assert!(low.preemption < normal.preemption && normal.preemption < high.preemption);
     assert!(low.defending < normal.defending && normal.defending < high.defending);
-    assert!(of(Admission::local(9)).preemption > of(Admission::local(8)).preemption);
+    assert!(priorities(Admission::local(9)).preemption > priorities(Admission::local(8)).preemption);
     let explicit = Preemption { preemption: 3, defending: 400 };
     let both =
         demand_of(&[(PLAIN, Value::Preemption(explicit)), (PLAIN, Value::Admission(Admission::local(9)))]);
@@ -53,7 +53,7 @@ fn priorities() {
         (PLAIN, Value::Admission(Admission::local(9))),
         (PLAIN, Value::Rph(Rph { namespace: 1, priority: 2 })),
     ]);
-    assert_eq!(rph.priorities(), of(Admission::local(9)));
+    assert_eq!(rph.priorities(), priorities(Admission::local(9)));
 }
 
 #[test]
@@ -69,11 +69,12 @@ fn services() {
 /// The kernel drops excess traffic if that is requested; other treatments do not appear in the request.
 #[test]
 fn excess_traffic() {
-    let of = |treatment, remark| demand_of(&[(PLAIN, Value::Excess(Excess { treatment, remark }))]).excess();
-    assert_eq!(of(ExcessTreatment::DROP, None), Some(traffic::Excess::Drop));
-    assert_eq!(of(ExcessTreatment::RE_MARK, Some(0)), None);
-    assert_eq!(of(ExcessTreatment::NO_METERING, None), None);
-    assert_eq!(of(ExcessTreatment::SHAPE, None), None);
+    let excess =
+        |treatment, remark| demand_of(&[(PLAIN, Value::Excess(Excess { treatment, remark }))]).excess();
+    assert_eq!(excess(ExcessTreatment::DROP, None), Some(traffic::Excess::Drop));
+    assert_eq!(excess(ExcessTreatment::RE_MARK, Some(0)), None);
+    assert_eq!(excess(ExcessTreatment::NO_METERING, None), None);
+    assert_eq!(excess(ExcessTreatment::SHAPE, None), None);
     assert_eq!(demand_of(&[]).excess(), None);
 }
 

@@ -8,14 +8,14 @@ use signalbox_core::{Mri, RareVec, Time};
 use signalbox_resources::GrantId;
 
 use super::circle::Uncounted;
-use super::doubt::{Doubt, Request};
+use super::path_check::{PathCheck, Request};
 use super::report::Report;
 use super::session::OldBranch;
 use crate::wire::MessageId;
 
 /// Fields that most sessions do without.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Seldom {
+pub(super) struct RareFields {
     /// Grants of other flows of the session, kept because REPLACE was clear.
     pub(super) kept: RareVec<(Mri, GrantId)>,
     /// Grants at the old egress interface while a changed route is repaired.
@@ -48,7 +48,7 @@ pub(super) struct Seldom {
     /// The RII of the last refresh, where one that comes back shows a circle.
     pub(super) circling: Option<u32>,
     /// This relay waits for a RESERVE of its previous peer before it reserves further on.
-    pub(super) doubt: Option<Doubt>,
+    pub(super) path_check: Option<PathCheck>,
     /// The request that the next RESERVE of a repair carries.
     pub(super) request: Option<Request>,
     /// The report to a former peer that is sent again.
@@ -57,7 +57,7 @@ pub(super) struct Seldom {
     pub(super) no_report_until: Option<Time>,
 }
 
-impl Empty for Seldom {
+impl Empty for RareFields {
     const EMPTY: Self = Self {
         kept: RareVec::new(),
         old_grants: RareVec::new(),
@@ -74,7 +74,7 @@ impl Empty for Seldom {
         contents: 0,
         uncounted: RareVec::new(),
         circling: None,
-        doubt: None,
+        path_check: None,
         request: None,
         report: None,
         no_report_until: None,

@@ -39,7 +39,7 @@ const QUESTIONS: u8 = 3;
 
 /// A relay waits for a RESERVE of its previous peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Doubt {
+pub(super) struct PathCheck {
     then: Then,
     /// Time of the next request.
     pub(super) at: Time,
@@ -68,22 +68,24 @@ impl Qos {
         let relays = session.previous_peer().is_some() && !session.marks.has(Marks::QNI);
         // RESERVEs upstream follow the Queries of the nodes before this one, which only nodes on the path send. But the next peer may
         // have reported that it has another path.
-        let reported = session.seldom.doubt.is_some_and(|doubt| doubt.left.is_some());
+        let reported = session.rare.path_check.is_some_and(|path_check| path_check.left.is_some());
         let asks = session.direction == Direction::Downstream || reported;
         if !relays || !asks || session.stage != Stage::Reserved {
             return false;
         }
         let interval = self.config.request_retry;
-        let (doubt, first) = match session.seldom.doubt {
-            Some(doubt) if doubt.then != Then::Stay => {
-                (Doubt { then: if then == Then::Route { then } else { doubt.then }, ..doubt }, false)
-            }
+        let (path_check, first) = match session.rare.path_check {
+            Some(path_check) if path_check.then != Then::Stay => (
+                PathCheck { then: if then == Then::Route { then } else { path_check.then }, ..path_check },
+                false,
+            ),
             reported => {
-                let (left, hops) = reported.map_or((None, None), |doubt| (doubt.left, doubt.hops));
-                (Doubt { then, at: self.now + interval, interval, left, hops }, true)
+                let (left, hops) =
+                    reported.map_or((None, None), |path_check| (path_check.left, path_check.hops));
+                (PathCheck { then, at: self.now + interval, interval, left, hops }, true)
             }
         };
-        session.seldom.change(|seldom| seldom.doubt = Some(doubt));
+        session.rare.change(|rare| rare.path_check = Some(path_check));
         if !first {
             return true;
         }
@@ -93,7 +95,7 @@ impl Qos {
 
     /// Handles the report of the next peer that the route before it changed. The first question waits for the tear of the node where
     /// the routes part, or for a RESERVE. `hops`: with which the report is passed on again, with each question.
-    pub(super) fn doubt_path(&mut self, key: Key, hops: Option<u8>) {
+    pub(super) fn check_path(&mut self, key: Key, hops: Option<u8>) {
         let interval = self.config.request_retry;
         let first = self.now + interval / 2;
         let tears = self.config.tear_old_branch;
@@ -103,39 +105,44 @@ impl Qos {
         if !relays || kept || session.stage != Stage::Reserved {
             return;
         }
-        session.seldom.change(|seldom| {
+        session.rare.change(|rare| {
             let (then, at) =
-                seldom.doubt.map_or((Then::Stay, first), |known| (known.then, known.at.min(first)));
-            seldom.doubt = Some(Doubt { then, at, interval, left: Some(QUESTIONS), hops });
+                rare.path_check.map_or((Then::Stay, first), |known| (known.then, known.at.min(first)));
+            rare.path_check = Some(PathCheck { then, at, interval, left: Some(QUESTIONS), hops });
         });
     }
 
     /// Forgets what the next peer reported: another one is the next peer now.
     pub(super) fn forget_report(&mut self, key: Key) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        if session.seldom.no_report_until.is_some() {
-            session.seldom.change(|seldom| seldom.no_report_until = None);
+        if session.rare.no_report_until.is_some() {
+            session.rare.change(|rare| rare.no_report_until = None);
         }
-        let Some(doubt) = session.seldom.doubt.filter(|doubt| doubt.left.is_some()) else { return };
-        let waits = (doubt.then != Then::Stay).then_some(Doubt { left: None, ..doubt });
-        session.seldom.change(|seldom| seldom.doubt = waits);
+        let Some(path_check) = session.rare.path_check.filter(|path_check| path_check.left.is_some()) else {
+            return;
+        };
+        let waits = (path_check.then != Then::Stay).then_some(PathCheck { left: None, ..path_check });
+        session.rare.change(|rare| rare.path_check = waits);
     }
 
     /// Asks again when it is time. Without a report of the next peer the wait doubles, and the state of a node without an answer
     /// expires.
-    pub(super) fn step_doubt(&mut self, key: Key, resources: &mut Resources) {
+    pub(super) fn step_path_check(&mut self, key: Key, resources: &mut Resources) {
         let Some(session) = self.sessions.get_mut(key) else { return }; // what was due before may have ended it
-        let Some(doubt) = session.seldom.doubt.filter(|doubt| doubt.at <= self.now) else { return };
-        if doubt.left == Some(0) {
+        let Some(path_check) = session.rare.path_check.filter(|path_check| path_check.at <= self.now) else {
+            return;
+        };
+        if path_check.left == Some(0) {
             return self.leave_old_branch(key, resources);
         }
-        let left = doubt.left.map(|left| left - 1);
-        let interval = if left.is_some() { doubt.interval } else { doubt.interval.saturating_mul(2) };
-        let doubt = Doubt { interval, at: self.now + interval, left, ..doubt };
-        session.seldom.change(|seldom| seldom.doubt = Some(doubt));
+        let left = path_check.left.map(|left| left - 1);
+        let interval =
+            if left.is_some() { path_check.interval } else { path_check.interval.saturating_mul(2) };
+        let path_check = PathCheck { interval, at: self.now + interval, left, ..path_check };
+        session.rare.change(|rare| rare.path_check = Some(path_check));
         self.require_reserve(key);
-        if left.is_some() && doubt.hops.is_some() {
-            self.send_report(key, None, doubt.hops);
+        if left.is_some() && path_check.hops.is_some() {
+            self.send_report(key, None, path_check.hops);
         }
     }
 
@@ -174,19 +181,19 @@ impl Qos {
     ///
     /// The path has perhaps never answered the reservation, because the route changed before. Then the RESERVE along the new route
     /// is the request of that peer: its user gets the answer of the whole path, and no second request is on the way.
-    pub(super) fn end_doubt(&mut self, key: Key, request: Option<Request>) -> bool {
+    pub(super) fn end_path_check(&mut self, key: Key, request: Option<Request>) -> bool {
         let Some(session) = invariant!(self.sessions.get_mut(key), "a sign of life has a session") else {
             return false;
         };
-        let Some(doubt) = session.seldom.change(|seldom| seldom.doubt.take()) else { return false };
-        match (doubt.then, request) {
+        let Some(path_check) = session.rare.change(|rare| rare.path_check.take()) else { return false };
+        match (path_check.then, request) {
             (Then::Route, request) => {
                 let answered = session.is_answered();
                 match request {
                     Some(request) if answered => {
                         self.respond(key, request.rii, Info::RESERVED, None::<Hops<'_>>);
                     }
-                    request => session.seldom.change(|seldom| seldom.request = request),
+                    request => session.rare.change(|rare| rare.request = request),
                 }
                 self.look_up_repair(key);
                 true
@@ -210,12 +217,12 @@ impl Session {
     }
 
     /// Whether this node sends nothing to the next peer until its previous peer has sent a RESERVE.
-    pub(super) fn is_doubted(&self) -> bool {
-        self.seldom.doubt.is_some()
+    pub(super) fn checks_path(&self) -> bool {
+        self.rare.path_check.is_some()
     }
 
     /// Whether it then sends one along its route, or to the next peer.
     pub(super) fn holds_reserve(&self) -> bool {
-        self.seldom.doubt.is_some_and(|doubt| doubt.then != Then::Stay)
+        self.rare.path_check.is_some_and(|path_check| path_check.then != Then::Stay)
     }
 }
