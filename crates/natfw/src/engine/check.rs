@@ -5,7 +5,7 @@ use core::time::Duration;
 use signalbox_core::traffic::FlowFilter;
 
 use super::config::Config;
-use super::session::Asked;
+use super::session::Request;
 use crate::wire::{Info, ObjectType, RuleAction};
 
 /// Why a request is refused: class and code, the object concerned, a lifetime that would be accepted, and a text for people.
@@ -74,14 +74,14 @@ pub(super) fn lifetime(config: &Config, requested: u32) -> Result<u32, Refused> 
 }
 
 /// Action, second port and types of ICMP messages. `protocol`: that of the packets, if they are of one.
-pub(super) fn values(config: &Config, asked: &Asked, protocol: Option<u8>) -> Result<(), Refused> {
-    if !matches!(asked.efi.action, RuleAction::ALLOW | RuleAction::DENY) {
+pub(super) fn values(config: &Config, request: &Request, protocol: Option<u8>) -> Result<(), Refused> {
+    if !matches!(request.efi.action, RuleAction::ALLOW | RuleAction::DENY) {
         return Err(Refused::of(Info::UNKNOWN_ACTION, ObjectType::EFI));
     }
-    if asked.efi.sub_ports > 1 {
+    if request.efi.sub_ports > 1 {
         return Err(Refused::of(Info::SUB_PORTS, ObjectType::EFI));
     }
-    let (permitted, types) = (&config.icmp_types, asked.icmp_types());
+    let (permitted, types) = (&config.icmp_types, request.icmp_types());
     // Without types, ICMP messages of all types pass.
     let all = types.is_empty() && protocol.is_none_or(is_icmp);
     if !permitted.is_empty() && (all || types.iter().any(|kind| !permitted.contains(kind))) {

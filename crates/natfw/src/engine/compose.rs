@@ -10,9 +10,9 @@ use signalbox_wire::Writer;
 use super::Natfw;
 use super::check::Refused;
 use super::outbox::{Parcel, Purpose};
-use super::session::{Answer, Asked, Kind, Origin, Session};
+use super::session::{Answer, Kind, Origin, Request, Session};
 use crate::wire::{
-    Bindings, Carried, Hop, Hops, IcmpTypes, Info, Information, Message, MessageType, refused_by,
+    Bindings, Forwarded, Hop, Hops, IcmpTypes, Info, Information, Message, MessageType, refused_by,
 };
 
 /// How much longer GIST keeps the routing state of a session than the session lives.
@@ -25,7 +25,7 @@ pub(super) struct Failed<'a> {
     /// A lifetime that would be accepted.
     pub(super) lifetime: Option<u32>,
     /// A node further on refused: the objects that its RESPONSE carries along.
-    pub(super) beyond: Option<Carried<'a>>,
+    pub(super) beyond: Option<Forwarded<'a>>,
     /// This node refused: the reason, for people.
     pub(super) note: Option<&'a str>,
 }
@@ -57,7 +57,7 @@ impl Target {
 
     /// To the previous peer of a session.
     pub(super) fn previous(session: &Session) -> Self {
-        let mri = session.asked.mri().inverted();
+        let mri = session.request.mri().inverted();
         Self { session: session.id, mri, state: session.peers.previous_state(), sii: None, hops: None }
     }
 
@@ -119,7 +119,7 @@ impl Natfw {
             msn: Some(msn),
             lifetime,
             info: Some(Information { info, object }),
-            carried: Carried::among(&told),
+            forwarded: Forwarded::among(&told),
             ..Message::new(MessageType::RESPONSE)
         };
         self.send(Target::back_to(received), &response, Purpose::Unwatched);
@@ -132,14 +132,14 @@ impl Natfw {
         let own = match failed.beyond {
             Some(_) => Vec::new(),
             None => {
-                refused_by(self.interfaces.address(None, session.asked.mri().src().is_ipv4()), failed.note)
+                refused_by(self.interfaces.address(None, session.request.mri().src().is_ipv4()), failed.note)
             }
         };
         let response = Message {
             msn: Some(msn),
             lifetime: failed.lifetime,
             info: Some(failed.info),
-            carried: failed.beyond.unwrap_or(Carried::among(&own)),
+            forwarded: failed.beyond.unwrap_or(Forwarded::among(&own)),
             ..Message::new(MessageType::RESPONSE)
         };
         self.send(to, &response, Purpose::Unwatched);
@@ -160,7 +160,7 @@ impl Natfw {
             msn: Some(answer.msn),
             lifetime: Some(answer.lifetime),
             hops: hops.as_deref().and_then(Hops::from_octets),
-            carried: Carried::among(&answer.carried),
+            forwarded: Forwarded::among(&answer.forwarded),
             info: Some(Info::PROCESSED.into()),
             external: answer.external,
             bindings: answer.bindings.as_ref().map(|(port, addresses)| Bindings::of(*port, addresses)),
@@ -173,7 +173,7 @@ impl Natfw {
     /// node sent the answer.
     fn with_own(&self, session: &Session, mut hops: Vec<u8>, answered: bool) -> Vec<u8> {
         let (ifindex, after_gap, routers) = session.peers.before();
-        if let Some(address) = self.interfaces.address(Some(ifindex), session.asked.mri().src().is_ipv4()) {
+        if let Some(address) = self.interfaces.address(Some(ifindex), session.request.mri().src().is_ipv4()) {
             Hop { after_gap, routers, answered, ..Hop::new(address, session.part()) }.append(&mut hops);
         }
         hops
@@ -191,8 +191,8 @@ impl Natfw {
         };
         session.unanswered.get_or_insert(session.msn);
         let (msn, deletes) = (session.msn, lifetime == 0);
-        let Asked { efi, proxy, extend, .. } = session.asked;
-        let (nonce, icmp_types) = (session.asked.nonce(), Box::<[u8]>::from(session.asked.icmp_types()));
+        let Request { efi, proxy, extend, .. } = session.request;
+        let (nonce, icmp_types) = (session.request.nonce(), Box::<[u8]>::from(session.request.icmp_types()));
         let external = session.plan.external.as_ref();
         let terminal = external.map(|external| external.terminal);
         let binding = external.and_then(|external| external.binding);
@@ -234,8 +234,8 @@ impl Natfw {
             icmp_types: (!icmp_types.is_empty()).then(|| IcmpTypes::of(&icmp_types)),
             bindings,
             hops: lists.then_some(Hops::EMPTY),
-            neighbour: lists,
-            carried: received.map_or(Carried::among(&token), |(_, message)| message.carried),
+            neighbor: lists,
+            forwarded: received.map_or(Forwarded::among(&token), |(_, message)| message.forwarded),
             ..Message::new(kind)
         };
         let purpose = if deletes { Purpose::Unwatched } else { Purpose::Request(key, msn) };

@@ -22,7 +22,7 @@ use super::far::{Ends, opening};
 use super::interfaces::Side;
 use super::reservation::Invitation;
 use super::response::rule;
-use super::session::{Asked, Plan};
+use super::session::{Plan, Request};
 use super::sweep::initiator;
 use crate::wire::{Info, RuleAction};
 
@@ -74,9 +74,9 @@ impl Opened {
         opening: Opening,
         invited: bool,
     ) -> Self {
-        let one = |prefix: u8, address| prefix >= Prefix::host(address).len;
-        let near = from.ends.near.filter(|_| one(flow.src_prefix, flow.src));
-        let far = from.ends.far.filter(|_| one(flow.dst_prefix, flow.dst));
+        let single = |prefix: u8, address| prefix >= Prefix::host(address).len;
+        let near = from.ends.near.filter(|_| single(flow.src_prefix, flow.src));
+        let far = from.ends.far.filter(|_| single(flow.dst_prefix, flow.dst));
         let crossing = Crossing { from: near.unwrap_or_default(), to: far.unwrap_or_default() };
         Self { opening, crossing, invited }
     }
@@ -98,7 +98,7 @@ impl Natfw {
     pub(super) fn plan_create(
         &mut self,
         from: &Arrived<'_, '_>,
-        asked: &Asked,
+        request: &Request,
         resources: &mut Resources,
     ) -> Result<Plan, Refused> {
         let received = from.received;
@@ -107,9 +107,9 @@ impl Natfw {
         if flow.direction != Direction::Downstream {
             return Err(Info::POLICY_CONFLICT.into());
         }
-        check::values(&self.config, asked, flow.protocol)?;
+        check::values(&self.config, request, flow.protocol)?;
         // Blocking is for receivers (§3.2.4).
-        if asked.efi.action != RuleAction::ALLOW {
+        if request.efi.action != RuleAction::ALLOW {
             return Err(Info::ACTION_NOT_APPLICABLE.into());
         }
         let ends_here = received.at_flow_end;
@@ -122,20 +122,20 @@ impl Natfw {
                 Ok(Plan::plain(&Mri::PathCoupled(mapped), None, ends_here && mapped.dst == flow.dst))
             }
             Middlebox::Firewall if ends_here => Ok(Plan::plain(&received.mri, None, true)),
-            Middlebox::Firewall => self.through_firewall(from, asked, flow, resources),
-            Middlebox::Nat => self.through_nat(from, asked, flow, resources),
+            Middlebox::Firewall => self.through_firewall(from, request, flow, resources),
+            Middlebox::Nat => self.through_nat(from, request, flow, resources),
         }
     }
 
     fn through_firewall(
         &mut self,
         from: &Arrived<'_, '_>,
-        asked: &Asked,
+        request: &Request,
         flow: PathCoupled,
         resources: &mut Resources,
     ) -> Result<Plan, Refused> {
         let side = self.interfaces.side(from.received.ifindex);
-        let (packets, second) = (FlowFilter::from(&flow), asked.efi.sub_ports > 0);
+        let (packets, second) = (FlowFilter::from(&flow), request.efi.sub_ports > 0);
         check::packets(&self.config, &packets, false, second)?;
         let opening = opening(side, from.ends.far.map(|far| self.interfaces.side(far)));
         let invitation = match opening {
@@ -151,20 +151,20 @@ impl Natfw {
         let invited = opening == Opening::Inward && matches!(invitation, Invitation::Reserved(_));
         let plan = Plan { installs: true, ..Plan::plain(&from.received.mri, None, false) };
         let plan =
-            self.judged(from, asked, plan, Opened::by_sender(from, &flow, opening, invited), resources)?;
-        Ok(self.proxied(side, asked, plan))
+            self.judged(from, request, plan, Opened::by_sender(from, &flow, opening, invited), resources)?;
+        Ok(self.proxied(side, request, plan))
     }
 
     fn through_nat(
         &mut self,
         from: &Arrived<'_, '_>,
-        asked: &Asked,
+        request: &Request,
         flow: PathCoupled,
         resources: &mut Resources,
     ) -> Result<Plan, Refused> {
         let received = from.received;
         let side = self.interfaces.side(received.ifindex);
-        let (packets, second) = (FlowFilter::from(&flow), asked.efi.sub_ports > 0);
+        let (packets, second) = (FlowFilter::from(&flow), request.efi.sub_ports > 0);
         let mut onward = flow;
         let invitation =
             if self.interfaces.has(flow.dst) { self.invitation(&flow, second) } else { Invitation::None };
@@ -206,8 +206,8 @@ impl Natfw {
         // Here a flow from the outside is one that a host inside waits for.
         let opening = opening(side, from.ends.far.map(|far| self.interfaces.side(far)));
         let opened = Opened::by_sender(from, &flow, opening, opening == Opening::Inward);
-        let plan = self.judged(from, asked, plan, opened, resources)?;
-        Ok(self.proxied(side, asked, plan))
+        let plan = self.judged(from, request, plan, opened, resources)?;
+        Ok(self.proxied(side, request, plan))
     }
 
     /// External port for the source of a flow from the inside.
@@ -235,9 +235,9 @@ impl Natfw {
 
     /// In proxy mode the edge of the sender's network answers for the receiver (§3.7.6.2). It does so for its own side
     /// only, so that no node outside makes it answer for a receiver inside.
-    fn proxied(&self, side: Side, asked: &Asked, plan: Plan) -> Plan {
-        if asked.proxy && self.config.edge && side == Side::Inside {
-            Plan { answers: true, forwards: asked.extend, ..plan }
+    fn proxied(&self, side: Side, request: &Request, plan: Plan) -> Plan {
+        if request.proxy && self.config.edge && side == Side::Inside {
+            Plan { answers: true, forwards: request.extend, ..plan }
         } else {
             plan
         }
@@ -264,12 +264,12 @@ impl Natfw {
     pub(super) fn judged(
         &mut self,
         from: &Arrived<'_, '_>,
-        asked: &Asked,
+        request: &Request,
         plan: Plan,
         opened: Opened,
         resources: &mut Resources,
     ) -> Result<Plan, Refused> {
-        let asks = rule(asked, &plan).ok_or_else(|| Info::POLICY_CONFLICT.into());
+        let asks = rule(request, &plan).ok_or_else(|| Info::POLICY_CONFLICT.into());
         match asks.and_then(|pinhole| self.passage(from, opened, &pinhole, resources)) {
             Ok(passage) => Ok(Plan { passage: Some(passage), ..plan }),
             Err(refused) => {

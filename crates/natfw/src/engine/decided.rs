@@ -104,7 +104,7 @@ impl Natfw {
 
 /// The packets that the passage of a session is for.
 fn flows_of(session: &Session) -> Vec<FlowFilter> {
-    let pinhole = rule(&session.asked, &session.plan);
+    let pinhole = rule(&session.request, &session.plan);
     let flows = pinhole.iter().flat_map(|pinhole| pinhole.flows()).map(|flow| flow.packets);
     flows.collect()
 }

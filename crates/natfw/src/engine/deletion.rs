@@ -88,7 +88,7 @@ impl Natfw {
             Onward::Own | Onward::Spent => None,
         };
         let to = Target { session: received.session, mri, state: None, sii: None, hops };
-        let deletion = Message { hops: None, neighbour: false, ..*message };
+        let deletion = Message { hops: None, neighbor: false, ..*message };
         self.send(to, &deletion, Purpose::Unwatched);
     }
 }

@@ -15,7 +15,7 @@ use super::config::Middlebox;
 use super::create::{Arrived, Opened, towards};
 use super::interfaces::Side;
 use super::response::rule;
-use super::session::{Asked, External, Plan, Reserved};
+use super::session::{External, Plan, Request, Reserved};
 use crate::wire::{DataTerminal, ExternalAddress, Info, ObjectType, Ports, RuleAction, TerminalPorts};
 
 /// The receiver of an EXTERNAL, and the senders that it means.
@@ -57,13 +57,13 @@ impl Natfw {
     pub(super) fn plan_external(
         &mut self,
         from: &Arrived<'_, '_>,
-        asked: &Asked,
+        request: &Request,
         resources: &mut Resources,
     ) -> Result<Plan, Refused> {
-        let Some(terminal) = asked.terminal() else { return Err(Info::DTINFO_REQUIRED.into()) };
+        let Some(terminal) = request.terminal() else { return Err(Info::DTINFO_REQUIRED.into()) };
         let mri = from.received.mri;
         let receiver = Receiver::of(&mri, &terminal).ok_or(Info::POLICY_CONFLICT)?;
-        check::values(&self.config, asked, terminal.protocol())?;
+        check::values(&self.config, request, terminal.protocol())?;
         let side = self.interfaces.side(from.received.ifindex);
         if !matches!(self.config.middlebox, Middlebox::None) && side == Side::Outside {
             return Err(Info::EXTERNAL_SIDE.into());
@@ -86,7 +86,7 @@ impl Natfw {
                 Ok(Plan::plain(&mri, Some(terminal), false))
             }
             Middlebox::Firewall | Middlebox::Nat => {
-                self.reserve_for(from, asked, &terminal, receiver, resources)
+                self.reserve_for(from, request, &terminal, receiver, resources)
             }
         }
     }
@@ -94,13 +94,13 @@ impl Natfw {
     fn reserve_for(
         &mut self,
         from: &Arrived<'_, '_>,
-        asked: &Asked,
+        request: &Request,
         terminal: &DataTerminal,
         receiver: Receiver,
         resources: &mut Resources,
     ) -> Result<Plan, Refused> {
         let (nat, edge) = (self.config.translates(), self.config.edge);
-        let (blocks, second) = (asked.efi.action == RuleAction::DENY, asked.efi.sub_ports > 0);
+        let (blocks, second) = (request.efi.action == RuleAction::DENY, request.efi.sub_ports > 0);
         // §3.7.2: a NAT lets nothing in by itself, so there is nothing to block.
         if nat && blocks {
             return Err(Refused::of(Info::ACTION_NOT_APPLICABLE, ObjectType::EFI));
@@ -152,7 +152,7 @@ impl Natfw {
         if edge {
             // §3.7.2: EXTERNAL does not leave the network, but in proxy mode with E (§3.7.6.3).
             plan.answers = true;
-            plan.forwards = asked.proxy && asked.extend;
+            plan.forwards = request.proxy && request.extend;
             plan.installs = blocks;
         }
         if !self.has_place(&reserved) {
@@ -161,9 +161,9 @@ impl Natfw {
         }
         // Its senders are anywhere.
         let opened = Opened::by_receiver(from, None, opening, false);
-        let plan = self.judged(from, asked, plan, opened, resources)?;
-        if edge && asked.proxy && !blocks {
-            self.with_flow(from, asked, plan, receiver, resources)
+        let plan = self.judged(from, request, plan, opened, resources)?;
+        if edge && request.proxy && !blocks {
+            self.with_flow(from, request, plan, receiver, resources)
         } else {
             Ok(plan)
         }
@@ -174,19 +174,19 @@ impl Natfw {
     fn with_flow(
         &mut self,
         from: &Arrived<'_, '_>,
-        asked: &Asked,
+        request: &Request,
         mut plan: Plan,
         receiver: Receiver,
         resources: &mut Resources,
     ) -> Result<Plan, Refused> {
-        let one = receiver.senders.len >= Prefix::host(receiver.senders.addr).len;
-        let openings: &[Opening] = match (one, from.ends.far.map(|far| self.interfaces.side(far))) {
+        let single = receiver.senders.len >= Prefix::host(receiver.senders.addr).len;
+        let openings: &[Opening] = match (single, from.ends.far.map(|far| self.interfaces.side(far))) {
             (true, Some(Side::Outside)) => &[Opening::Inward],
             (true, Some(Side::Inside) | None) => &[Opening::Between],
             (false, _) => &[Opening::Inward, Opening::Between],
         };
         for opening in openings {
-            let asks = rule(asked, &plan).ok_or_else(|| Info::POLICY_CONFLICT.into());
+            let asks = rule(request, &plan).ok_or_else(|| Info::POLICY_CONFLICT.into());
             let opened = Opened::by_receiver(from, from.ends.far, *opening, *opening == Opening::Inward);
             match asks.and_then(|pinhole| self.passage(from, opened, &pinhole, resources)) {
                 Ok(passage) => {

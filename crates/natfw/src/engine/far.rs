@@ -17,7 +17,7 @@ use super::external::Receiver;
 use super::interfaces::Side;
 use super::parked::{Answered, Parked, Place, Queries};
 use super::reservation::Invitation;
-use super::session::{Asked, Kind};
+use super::session::{Kind, Request};
 use crate::wire::{Info, Message, RuleAction};
 
 /// The far end of a flow: the one that is not where the request came from.
@@ -80,14 +80,19 @@ pub(super) fn opening(near: Side, far: Option<Side>) -> Opening {
 impl Natfw {
     /// The address whose route decides what a request asks for: where a flow goes, or where one comes from that an edge opens by
     /// itself. `None`: no route is needed.
-    pub(super) fn far_end(&self, kind: Kind, received: &RecvMessage<'_>, asked: &Asked) -> Option<IpAddr> {
+    pub(super) fn far_end(
+        &self,
+        kind: Kind,
+        received: &RecvMessage<'_>,
+        request: &Request,
+    ) -> Option<IpAddr> {
         let boxed = matches!(self.config.middlebox, Middlebox::Firewall | Middlebox::Nat);
         if !boxed {
             return None;
         }
         match (kind, &received.mri) {
             (Kind::Create, Mri::PathCoupled(flow)) => {
-                let second = asked.efi.sub_ports > 0;
+                let second = request.efi.sub_ports > 0;
                 if self.config.translates()
                     && self.interfaces.has(flow.dst)
                     && let Invitation::Reserved(key) = self.invitation(flow, second)
@@ -104,25 +109,30 @@ impl Natfw {
             }
             (Kind::Create, Mri::LooseEnd(_)) => None,
             (Kind::External, mri) => {
-                let receiver = Receiver::of(mri, &asked.terminal()?)?;
+                let receiver = Receiver::of(mri, &request.terminal()?)?;
                 let inside = self.interfaces.side(received.ifindex) == Side::Inside;
                 let opens =
-                    inside && self.config.edge && asked.proxy && asked.efi.action == RuleAction::ALLOW;
-                let one = receiver.senders.len >= Prefix::host(receiver.senders.addr).len;
-                (opens && one).then_some(receiver.senders.addr)
+                    inside && self.config.edge && request.proxy && request.efi.action == RuleAction::ALLOW;
+                let single = receiver.senders.len >= Prefix::host(receiver.senders.addr).len;
+                (opens && single).then_some(receiver.senders.addr)
             }
         }
     }
 
     /// The host that a request is for, if it is not the peer, which answered at its address by this interface. It is in the zone of
     /// the interface only if its route leads there: otherwise a host of one zone could ask for the packets of another one.
-    pub(super) fn near_end(&self, kind: Kind, received: &RecvMessage<'_>, asked: &Asked) -> Option<IpAddr> {
+    pub(super) fn near_end(
+        &self,
+        kind: Kind,
+        received: &RecvMessage<'_>,
+        request: &Request,
+    ) -> Option<IpAddr> {
         let boxed = matches!(self.config.middlebox, Middlebox::Firewall | Middlebox::Nat);
         let host = match kind {
             Kind::Create => received.mri.src(),
             // It is refused for its side.
             Kind::External if self.interfaces.side(received.ifindex) == Side::Outside => return None,
-            Kind::External => Receiver::of(&received.mri, &asked.terminal()?)?.address,
+            Kind::External => Receiver::of(&received.mri, &request.terminal()?)?.address,
         };
         let answered = received.validation.return_routable && received.peer_address == Some(host);
         (boxed && !answered).then_some(host)
@@ -134,14 +144,14 @@ impl Natfw {
         &self,
         kind: Kind,
         received: &RecvMessage<'_>,
-        asked: &Asked,
+        request: &Request,
         routes: &Routes,
         resources: &Resources,
     ) -> Result<Ends, Unplanned> {
-        let far = self.far_end(kind, received, asked);
+        let far = self.far_end(kind, received, request);
         let passes = far.is_some() || kind == Kind::External;
         let here = received.ifindex;
-        let near = self.near_end(kind, received, asked).filter(|_| passes);
+        let near = self.near_end(kind, received, request).filter(|_| passes);
         let missing = |end: &IpAddr| routes.of(*end).is_none();
         let needed = [near.filter(missing), far.filter(missing).filter(|_| far != near)];
         if needed.iter().any(Option::is_some) {

@@ -15,7 +15,7 @@ use super::check::{has_ports, seconds};
 use super::command::{Command, ExposeRequest, OpenRequest, Options};
 use super::event::{Failure, Granted, NatfwEvent, Refusal};
 use super::external::Receiver;
-use super::session::{Answer, Asked, Kind, Local, Objects, Origin, Plan, Proxied, Session, State};
+use super::session::{Answer, Kind, Local, Objects, Origin, Plan, Proxied, Request, Session, State};
 use super::table::Opening;
 use crate::wire::{DataTerminal, FlowInfo, Message, Ports, RuleAction, TerminalPorts, session_auth};
 
@@ -79,14 +79,14 @@ impl Natfw {
         let sid = self.rng.session_id();
         let wanted = match &command {
             Command::Open(open) => {
-                create(open, own, sid).map(|asked| (Kind::Create, asked, &open.options, false))
+                create(open, own, sid).map(|request| (Kind::Create, request, &open.options, false))
             }
             Command::Expose(expose) => external(expose, own, sid)
-                .map(|asked| (Kind::External, asked, &expose.options, expose.bindings)),
+                .map(|request| (Kind::External, request, &expose.options, expose.bindings)),
             Command::Close | Command::Delete(_) => return,
         };
         let lifetime = self.config.lifetime();
-        let checked = wanted.and_then(|(kind, asked, options, bindings)| {
+        let checked = wanted.and_then(|(kind, request, options, bindings)| {
             let lifetime = options.lifetime.unwrap_or(lifetime).as_secs();
             let lifetime = u32::try_from(lifetime).ok().filter(|lifetime| *lifetime > 0);
             let lifetime = lifetime.ok_or(Refusal::Lifetime)?;
@@ -95,18 +95,18 @@ impl Natfw {
                 Some(token) => session_auth(token).ok_or(Refusal::Token)?.into(),
                 None => Box::default(),
             };
-            Ok((kind, asked, Local { bindings, token, ..Local::new(Origin::Command(id), lifetime) }))
+            Ok((kind, request, Local { bindings, token, ..Local::new(Origin::Command(id), lifetime) }))
         });
-        let (kind, asked, local) = match checked {
+        let (kind, request, local) = match checked {
             Ok(checked) => checked,
             Err(refusal) => return self.out.event(id, NatfwEvent::Refused(refusal)),
         };
-        let mri = asked.mri();
+        let mri = request.mri();
         let opening = Opening {
             id: sid,
             kind,
-            plan: Plan::plain(&mri, asked.terminal(), false),
-            asked,
+            plan: Plan::plain(&mri, request.terminal(), false),
+            request,
             // Users of this host share no table with strangers.
             source: IpAddr::V4(core::net::Ipv4Addr::LOCALHOST),
             msn: self.rng.u32(),
@@ -197,7 +197,7 @@ impl Natfw {
         let Path { hops, gaps, far_end } = Path::of(message.hops.unwrap_or_default(), true);
         let far_end = match session.kind {
             // Without a proxy, the node that does not find the end of the flow refuses (RFC 5973 §3.7.1).
-            Kind::Create if !session.asked.proxy => Some(true),
+            Kind::Create if !session.request.proxy => Some(true),
             Kind::Create => far_end,
             Kind::External => None,
         };
@@ -216,8 +216,8 @@ impl Natfw {
     /// all nodes between the edge and this one have received it.
     fn expect_create(&mut self, key: Key) {
         let Some(session) = invariant!(self.sessions.get_mut(key), "a new session exists") else { return };
-        let allows = session.asked.efi.action == RuleAction::ALLOW;
-        let Some(nonce) = session.asked.nonce().filter(|_| session.kind == Kind::External && allows) else {
+        let allows = session.request.efi.action == RuleAction::ALLOW;
+        let Some(nonce) = session.request.nonce().filter(|_| session.kind == Kind::External && allows) else {
             return;
         };
         if let Some(local) = invariant!(session.local.as_mut(), "a new session begins here") {
@@ -232,7 +232,7 @@ impl Natfw {
         let Some(key) = self.proxied.get(&nonce).copied() else { return };
         let Some(session) = invariant!(self.sessions.get_mut(key), "a nonce has a session") else { return };
         let receiver =
-            session.asked.terminal().and_then(|terminal| Receiver::of(&session.asked.mri(), &terminal));
+            session.request.terminal().and_then(|terminal| Receiver::of(&session.request.mri(), &terminal));
         if receiver.is_none_or(|receiver| receiver.address != mri.dst()) {
             return;
         }
@@ -310,7 +310,7 @@ fn options(
     action: RuleAction,
     mri: Mri,
     terminal: Option<DataTerminal>,
-) -> Result<Asked, Refusal> {
+) -> Result<Request, Refusal> {
     if options.second_port && !ports {
         return Err(Refusal::Ports);
     }
@@ -323,11 +323,11 @@ fn options(
         icmp_types: options.icmp_types.as_slice().into(),
         nonce: options.proxy.then(|| nonce(sid)),
     };
-    Ok(Asked { proxy: options.proxy, extend: options.extend, ..Asked::new(&mri, efi, objects) })
+    Ok(Request { proxy: options.proxy, extend: options.extend, ..Request::new(&mri, efi, objects) })
 }
 
 /// The CREATE for a flow: from the sender to the receiver, downstream (§4.3.1).
-fn create(open: &OpenRequest, own: Option<IpAddr>, sid: SessionId) -> Result<Asked, Refusal> {
+fn create(open: &OpenRequest, own: Option<IpAddr>, sid: SessionId) -> Result<Request, Refusal> {
     let src = open.src.or(own).ok_or(Refusal::NoRoute)?;
     if src.is_ipv4() != open.dst.is_ipv4() || !is_host(src) || !is_host(open.dst) {
         return Err(Refusal::Address);
@@ -346,7 +346,7 @@ fn create(open: &OpenRequest, own: Option<IpAddr>, sid: SessionId) -> Result<Ask
 }
 
 /// The EXTERNAL for a receiver (§3.7.2): loose-end towards the edge, or against the path of the data.
-fn external(expose: &ExposeRequest, own: Option<IpAddr>, sid: SessionId) -> Result<Asked, Refusal> {
+fn external(expose: &ExposeRequest, own: Option<IpAddr>, sid: SessionId) -> Result<Request, Refusal> {
     let receiver = expose.address.or(own).ok_or(Refusal::NoRoute)?;
     let (towards, from) = (expose.towards, expose.from);
     let same = receiver.is_ipv4() == towards.is_ipv4()
@@ -383,8 +383,8 @@ fn external(expose: &ExposeRequest, own: Option<IpAddr>, sid: SessionId) -> Resu
         Mri::LooseEnd(LooseEnd { src: receiver, dst: towards, direction: Direction::Downstream })
     };
     let action = if expose.block { RuleAction::DENY } else { RuleAction::ALLOW };
-    let one = from.is_some_and(|from| from == Prefix::host(from.addr) && is_host(from.addr));
-    if expose.options.proxy && !expose.block && !one {
+    let single = from.is_some_and(|from| from == Prefix::host(from.addr) && is_host(from.addr));
+    if expose.options.proxy && !expose.block && !single {
         return Err(Refusal::ProxySender);
     }
     options(&expose.options, ports.receiver.is_some(), sid, action, mri, Some(terminal))

@@ -34,10 +34,12 @@ impl Interfaces {
         let inside = interfaces.iter().filter(|interface| config.inside.contains(&interface.name));
         self.inside = inside.map(|interface| interface.ifindex).collect();
         self.external = config.external.or_else(|| external_address(interfaces, &config.outside));
-        let named =
-            interfaces.iter().flat_map(|one| one.addresses.iter().map(|address| (one.ifindex, *address)));
+        let named = interfaces
+            .iter()
+            .flat_map(|interface| interface.addresses.iter().map(|address| (interface.ifindex, *address)));
         self.names = named.filter(|(_, address)| is_name(*address)).collect();
-        self.by_name = interfaces.iter().map(|one| (one.name.clone(), one.ifindex)).collect();
+        self.by_name =
+            interfaces.iter().map(|interface| (interface.name.clone(), interface.ifindex)).collect();
         self.own = interfaces.iter().flat_map(|interface| interface.addresses.iter().copied()).collect();
     }
 

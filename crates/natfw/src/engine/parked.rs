@@ -209,8 +209,8 @@ impl Requests {
 
     /// Takes out the next request of a session, whatever peer it came from.
     pub(super) fn end_any(&mut self, session: SessionId) -> Option<Box<Parked>> {
-        let of = (session, None)..=(session, Some(u64::MAX));
-        let lookup = *self.by_owner.range(of).next()?.1;
+        let owners = (session, None)..=(session, Some(u64::MAX));
+        let lookup = *self.by_owner.range(owners).next()?.1;
         self.take(lookup)
     }
 

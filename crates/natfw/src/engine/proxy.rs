@@ -5,7 +5,7 @@ use signalbox_core::{Direction, Mri, PathCoupled, invariant};
 use signalbox_resources::Resources;
 
 use super::Natfw;
-use super::session::{Asked, Kind, Local, Objects, Origin, Plan, Session, State};
+use super::session::{Kind, Local, Objects, Origin, Plan, Request, Session, State};
 use super::table::Opening;
 use crate::wire::Info;
 
@@ -14,7 +14,7 @@ impl Natfw {
     /// of the EXTERNAL refreshes the CREATE, and nothing else does.
     pub(super) fn proxy_for(&mut self, primary: Key) {
         let Some(session) = invariant!(self.sessions.get(primary), "an answer has a session") else { return };
-        if session.kind != Kind::External || !session.asked.proxy || !session.plan.answers {
+        if session.kind != Kind::External || !session.request.proxy || !session.plan.answers {
             return;
         }
         let (secondary, lifetime) = (session.secondary, session.accepted);
@@ -94,11 +94,11 @@ fn secondary(session: &Session, primary: Key) -> Option<Opening> {
     let inside = PathCoupled { dst: reserved.inside.address, dst_port: reserved.inside.port, ..outside };
     let objects = Objects {
         terminal: None,
-        icmp_types: session.asked.icmp_types().into(),
-        nonce: session.asked.nonce(),
+        icmp_types: session.request.icmp_types().into(),
+        nonce: session.request.nonce(),
     };
     // The EXTERNAL-PROXY triggers a CREATE, not a CREATE-PROXY.
-    let asked = Asked::new(&Mri::PathCoupled(outside), session.asked.efi, objects);
+    let request = Request::new(&Mri::PathCoupled(outside), session.request.efi, objects);
     let lifetime = session.accepted;
     let plan = Plan {
         installs: !reserved.blocks,
@@ -108,7 +108,7 @@ fn secondary(session: &Session, primary: Key) -> Option<Opening> {
     Some(Opening {
         id: signalbox_core::SessionId::default(),
         kind: Kind::Create,
-        asked,
+        request,
         plan,
         source: session.source,
         msn: 0,

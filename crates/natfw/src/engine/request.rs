@@ -14,7 +14,7 @@ use super::check::{self, Refused};
 use super::create::{Arrived, Held};
 use super::far::{Routes, Unplanned};
 use super::outbox::Kernel;
-use super::session::{Answer, Asked, Kind, Plan, State, newer, pinhole_id};
+use super::session::{Answer, Kind, Plan, Request, State, newer, pinhole_id};
 use super::table::Opening;
 use crate::wire::{Info, Message, MessageType};
 
@@ -81,7 +81,7 @@ impl Natfw {
         // The session belongs to its peer. Another peer can only be on a changed route of the same flow: it can neither
         // delete the session nor turn its rule to another flow.
         let same_peer = session.is_of(received);
-        let same_flow = session.asked.is_asked_by(message, &received.mri);
+        let same_flow = session.request.is_asked_by(message, &received.mri);
         if !same_peer && (message.deletes() || !same_flow) {
             self.counters.foreign += 1;
             tracing::debug!(session = %received.session, peer = ?received.sii, reason = "session of another peer", "message dropped");
@@ -115,14 +115,14 @@ impl Natfw {
         resources: &mut Resources,
     ) {
         let Some(msn) = message.msn else { return };
-        let Some(asked) = Asked::of(message, &received.mri) else { return };
-        let Some((plan, lifetime)) = self.planned(received, message, &asked, routes, resources) else {
+        let Some(request) = Request::of(message, &received.mri) else { return };
+        let Some((plan, lifetime)) = self.planned(received, message, &request, routes, resources) else {
             return;
         };
         let opening = Opening {
             id: received.session,
             kind: kind_of(message),
-            asked,
+            request,
             plan,
             source: peer_of(received),
             msn,
@@ -146,11 +146,11 @@ impl Natfw {
         &mut self,
         received: &RecvMessage<'_>,
         message: &Message<'_>,
-        asked: &Asked,
+        request: &Request,
         routes: Routes,
         resources: &mut Resources,
     ) -> Option<(Plan, u32)> {
-        match self.plan(received, message, asked, (&routes, None), resources) {
+        match self.plan(received, message, request, (&routes, None), resources) {
             Ok(planned) => return Some(planned),
             Err(Unplanned::Refused(refused)) => self.refuse(received, message.msn?, refused),
             Err(Unplanned::Routes(ends)) => self.park(received, message, ends, routes),
@@ -164,12 +164,12 @@ impl Natfw {
         &mut self,
         received: &RecvMessage<'_>,
         message: &Message<'_>,
-        asked: &Asked,
+        request: &Request,
         (routes, former): (&Routes, Option<Held>),
         resources: &mut Resources,
     ) -> Result<(Plan, u32), Unplanned> {
         let lifetime = check::lifetime(&self.config, message.lifetime.unwrap_or(0))?;
-        let token = resources.token(self.now, message.carried.tokens()).map_err(|error| {
+        let token = resources.token(self.now, message.forwarded.tokens()).map_err(|error| {
             tracing::debug!(session = %received.session, requester = ?received.peer_address, reason = %error, "passage refused");
             Refused::from(Info::AUTHENTICATION)
         })?;
@@ -179,11 +179,11 @@ impl Natfw {
             tracing::debug!(session = %received.session, requester = ?received.peer_address, reason = %error, "passage refused");
             return Err(Refused::from(Info::AUTHENTICATION).into());
         }
-        let ends = self.ends(kind_of(message), received, asked, routes, resources)?;
+        let ends = self.ends(kind_of(message), received, request, routes, resources)?;
         let from = &Arrived { received, token, lifetime, ends, former };
         let plan = match kind_of(message) {
-            Kind::Create => self.plan_create(from, asked, resources)?,
-            Kind::External => self.plan_external(from, asked, resources)?,
+            Kind::Create => self.plan_create(from, request, resources)?,
+            Kind::External => self.plan_external(from, request, resources)?,
         };
         if let Some(token) = from.token.as_ref().filter(|_| plan.passage.is_some()) {
             resources.use_token(self.now, token, received.session, flow);
@@ -232,11 +232,11 @@ impl Natfw {
         resources: &mut Resources,
     ) {
         let Some(msn) = message.msn else { return };
-        let Some(asked) = Asked::of(message, &received.mri) else { return };
-        let Some((plan, lifetime)) = self.planned(received, message, &asked, routes, resources) else {
+        let Some(request) = Request::of(message, &received.mri) else { return };
+        let Some((plan, lifetime)) = self.planned(received, message, &request, routes, resources) else {
             return;
         };
-        if let Some(session) = self.sessions.get_mut(key).filter(|session| session.asked == asked)
+        if let Some(session) = self.sessions.get_mut(key).filter(|session| session.request == request)
             && session.plan.is_like(&plan)
         {
             let mut former = plan;
@@ -257,7 +257,7 @@ impl Natfw {
             return self.undo(plan, resources);
         };
         let old = core::mem::replace(&mut session.plan, plan);
-        session.asked = asked;
+        session.request = request;
         session.msn = msn;
         session.unanswered = None;
         session.accepted = lifetime;

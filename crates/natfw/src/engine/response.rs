@@ -14,7 +14,7 @@ use super::check::seconds;
 use super::compose::Failed;
 use super::event::{Failure, NOT_UPSTREAM, NatfwEvent};
 use super::outbox::Kernel;
-use super::session::{Answer, Asked, Kind, Origin, Plan, State, pinhole_id};
+use super::session::{Answer, Kind, Origin, Plan, Request, State, pinhole_id};
 use crate::wire::{Info, InfoClass, Message};
 
 impl Natfw {
@@ -52,7 +52,7 @@ impl Natfw {
             // §3.7.6.3: what happens beyond an edge that has answered is ignored.
             if !answered {
                 let failed =
-                    Failed { info, lifetime: message.lifetime, beyond: Some(message.carried), note: None };
+                    Failed { info, lifetime: message.lifetime, beyond: Some(message.forwarded), note: None };
                 self.fail(key, msn, &failed, resources);
             }
             return;
@@ -83,7 +83,7 @@ impl Natfw {
             bindings,
             own: false,
             hops: message.hops.map(|hops| hops.octets().to_vec()).unwrap_or_default(),
-            carried: message.carried.iter().flatten().copied().collect(),
+            forwarded: message.forwarded.iter().flatten().copied().collect(),
         };
         self.succeed(key, answer);
     }
@@ -99,7 +99,7 @@ impl Natfw {
             return self.answer_success(key, answer);
         }
         let Some(pinhole) =
-            invariant!(rule(&session.asked, &session.plan), "a plan that installs has a rule")
+            invariant!(rule(&session.request, &session.plan), "a plan that installs has a rule")
         else {
             return;
         };
@@ -155,12 +155,12 @@ impl Natfw {
     pub(super) fn fail(&mut self, key: Key, msn: u32, failed: &Failed<'_>, resources: &mut Resources) {
         let Some(session) = invariant!(self.sessions.get(key), "a failure has a session") else { return };
         self.counters.ended += 1;
-        let node = failed.beyond.and_then(|carried| carried.node());
+        let node = failed.beyond.and_then(|forwarded| forwarded.node());
         match session.origin() {
             Origin::Peer => self.answer_error(key, msn, failed),
             Origin::Command(_) => {
                 let code = failed.info.info.into();
-                let note = failed.beyond.and_then(|carried| carried.note());
+                let note = failed.beyond.and_then(|forwarded| forwarded.note());
                 let failure = node.map_or(Failure::Code(code), |node| Failure::By { code, node, note });
                 self.emit(key, NatfwEvent::Failed(failure));
             }
@@ -203,7 +203,8 @@ impl Natfw {
             return;
         }
         // §3.7.6.2: the last node answers in the place of a receiver that does not run the application.
-        if session.asked.proxy && session.kind == Kind::Create && no_node && session.state == State::Pending {
+        if session.request.proxy && session.kind == Kind::Create && no_node && session.state == State::Pending
+        {
             let lifetime = session.accepted;
             return self.succeed(key, Answer { msn, lifetime, own: true, ..Answer::default() });
         }
@@ -222,8 +223,8 @@ impl Natfw {
 
 /// The rule that a request asks for by its plan (RFC 5973 §3.1, Appendix D); `None`: it has none. The policy judges it, and the kernel
 /// gets it.
-pub(super) fn rule(asked: &Asked, plan: &Plan) -> Option<Pinhole> {
-    let second_port = asked.efi.sub_ports > 0;
+pub(super) fn rule(request: &Request, plan: &Plan) -> Option<Pinhole> {
+    let second_port = request.efi.sub_ports > 0;
     let changed = |before: Endpoint, after: Endpoint| (before != after).then_some(after);
     if let Some(reserved) = plan.reserved() {
         let at = Endpoint { address: reserved.address, port: reserved.port };
@@ -232,13 +233,13 @@ pub(super) fn rule(asked: &Asked, plan: &Plan) -> Option<Pinhole> {
         let packets = FlowFilter { spi: reserved.spi, ..packets };
         return Some(Pinhole {
             second_port,
-            icmp_types: asked.icmp_types().to_vec(),
+            icmp_types: request.icmp_types().to_vec(),
             verdict,
             destination: changed(at, reserved.inside),
             ..Pinhole::allow(packets)
         });
     }
-    let (Mri::PathCoupled(before), Mri::PathCoupled(after)) = (asked.mri(), plan.mri()) else {
+    let (Mri::PathCoupled(before), Mri::PathCoupled(after)) = (request.mri(), plan.mri()) else {
         return None;
     };
     debug_assert_eq!(before.direction, Direction::Downstream);
@@ -247,7 +248,7 @@ pub(super) fn rule(asked: &Asked, plan: &Plan) -> Option<Pinhole> {
         |flow: &signalbox_core::PathCoupled| Endpoint { address: flow.dst, port: flow.dst_port };
     Some(Pinhole {
         second_port,
-        icmp_types: asked.icmp_types().to_vec(),
+        icmp_types: request.icmp_types().to_vec(),
         source: changed(source(&before), source(&after)),
         destination: changed(destination(&before), destination(&after)),
         ..Pinhole::allow(FlowFilter::from(&before))

@@ -40,7 +40,7 @@ pub enum State {
 
 /// The request of a session, as it arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct Request {
     pub(super) flow: Flow,
     pub(super) direction: Direction,
     pub(super) efi: FlowInfo,
@@ -58,15 +58,15 @@ pub(super) struct Objects {
     pub(super) nonce: Option<u32>,
 }
 
-impl Asked {
+impl Request {
     pub(super) fn of(message: &Message<'_>, mri: &Mri) -> Option<Self> {
         let objects = Objects {
             terminal: message.terminal,
             icmp_types: icmp_types(message).into(),
             nonce: message.nonce,
         };
-        let asked = Self::new(mri, message.efi?, objects);
-        Some(Self { proxy: message.proxy, extend: message.extend, ..asked })
+        let request = Self::new(mri, message.efi?, objects);
+        Some(Self { proxy: message.proxy, extend: message.extend, ..request })
     }
 
     /// A request that is not in proxy mode.
@@ -248,7 +248,7 @@ pub(super) struct Answer {
     /// The nodes further on that granted it; empty if they do not say it.
     pub(super) hops: Vec<u8>,
     /// Objects of unknown type with AB=10 that came with it (§4.2).
-    pub(super) carried: Vec<u8>,
+    pub(super) forwarded: Vec<u8>,
 }
 
 /// The pinhole of the session with this key.
@@ -307,7 +307,7 @@ impl Peers {
 
     /// Keeps what a list of nodes needs to know of a request that came from the peer towards the initiator.
     pub(super) fn note_list(&mut self, received: &RecvMessage<'_>, message: &Message<'_>) {
-        let gap = received.ip_distance > 0 || !message.neighbour;
+        let gap = received.ip_distance > 0 || !message.neighbor;
         self.present = self.present & !(LISTS | AFTER_GAP)
             | if message.hops.is_some() { LISTS } else { 0 }
             | if gap { AFTER_GAP } else { 0 };
@@ -346,7 +346,7 @@ pub(super) struct Session {
     pub(super) id: SessionId,
     pub(super) kind: Kind,
     pub(super) state: State,
-    pub(super) asked: Asked,
+    pub(super) request: Request,
     pub(super) plan: Plan,
     pub(super) peers: Peers,
     /// The source whose share of the table it uses.
@@ -454,7 +454,7 @@ impl Session {
 
     /// Whether this NAT translates one end of its flow into this address, or from it.
     pub(super) fn is_bound_to(&self, address: IpAddr) -> bool {
-        let (before, after) = (self.asked.mri(), self.plan.mri());
+        let (before, after) = (self.request.mri(), self.plan.mri());
         let translated = before != after && (after.src() == address || before.dst() == address);
         translated || self.plan.reserved().is_some_and(|reserved| reserved.address == address)
     }
@@ -467,7 +467,7 @@ impl Session {
             Part::Reserved
         } else if !self.plan.installs {
             if self.plan.forwards { Part::Passed } else { Part::End }
-        } else if self.asked.mri() == self.plan.mri() {
+        } else if self.request.mri() == self.plan.mri() {
             Part::Opened
         } else {
             Part::Translated
@@ -481,14 +481,14 @@ impl Session {
             return self.peers.previous() == received.sii;
         }
         let Some(passage) = &self.plan.passage else { return false };
-        let asked = passage.requester();
-        let address = match &asked.requested_by {
-            RequestedBy::Neighbour(neighbour) => Some(neighbour.address),
+        let requester = passage.requester();
+        let address = match &requester.requested_by {
+            RequestedBy::Neighbour(neighbor) => Some(neighbor.address),
             RequestedBy::Unknown | RequestedBy::LocalUser(_) | RequestedBy::Neighbours(_) => None,
         };
         received.sii.is_some()
             && address.is_some()
-            && (address, &asked.peer) == (received.peer_address, &received.peer)
+            && (address, &requester.peer) == (received.peer_address, &received.peer)
     }
 
     /// Whether a RESPONSE with this number answers a request that waits for one.
@@ -550,11 +550,11 @@ mod tests {
             (plain, Mri::PathCoupled(PathCoupled { spi: Some(0), ..flow })),
         ];
         for (at, (message, mri)) in requests.iter().enumerate() {
-            let asked = Asked::of(message, mri).unwrap();
-            assert_eq!(asked.mri(), *mri);
+            let request = Request::of(message, mri).unwrap();
+            assert_eq!(request.mri(), *mri);
             for (other, (message, mri)) in requests.iter().enumerate() {
-                assert_eq!(asked.is_asked_by(message, mri), at == other, "{at} {other}");
-                assert_eq!(Asked::of(message, mri).unwrap() == asked, at == other, "{at} {other}");
+                assert_eq!(request.is_asked_by(message, mri), at == other, "{at} {other}");
+                assert_eq!(Request::of(message, mri).unwrap() == request, at == other, "{at} {other}");
             }
         }
     }

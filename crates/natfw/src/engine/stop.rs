@@ -64,12 +64,12 @@ impl Natfw {
             let Some((peer, ends)) = session.at_stop(handed_over) else { continue };
             let of_peer = peers.entry(peer.0).or_default();
             *(if ends { &mut of_peer.end } else { &mut of_peer.stay }) += 1;
-            of_peer.ipv6 = !session.asked.mri().src().is_ipv4();
+            of_peer.ipv6 = !session.request.mri().src().is_ipv4();
         }
         if unknown_stays {
-            peers.values_mut().for_each(|one| one.stay += 1);
+            peers.values_mut().for_each(|sessions| sessions.stay += 1);
         }
-        let together = |peer: SiiHandle| peers.get(&peer.0).is_some_and(|one| one.end_together());
+        let together = |peer: SiiHandle| peers.get(&peer.0).is_some_and(|sessions| sessions.end_together());
         let lost = self.sessions.iter().filter_map(|(key, session)| {
             let (peer, _) = session.at_stop(handed_over).filter(|(_, ends)| *ends)?;
             Some((key, !together(peer), session.plan.forwards))

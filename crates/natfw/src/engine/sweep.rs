@@ -44,7 +44,9 @@ impl What {
         let of_peer = session.origin() == Origin::Peer;
         match self {
             Self::Delete(peer, source) => {
-                of_peer && session.peers.previous() == Some(peer) && initiator(&session.asked.mri()) == source
+                of_peer
+                    && session.peers.previous() == Some(peer)
+                    && initiator(&session.request.mri()) == source
             }
             Self::Event(peer, _) => session.peers.next() == Some(peer),
             Self::Moved(former) => of_peer && session.is_bound_to(former.into()),
@@ -113,7 +115,7 @@ impl Natfw {
         if !session.plan.passages().any(|passage| resources.may_differ(passage)) {
             return true;
         }
-        let Some(pinhole) = invariant!(rule(&session.asked, &session.plan), "a passage has a rule") else {
+        let Some(pinhole) = invariant!(rule(&session.request, &session.plan), "a passage has a rule") else {
             return true;
         };
         let lifetime = Duration::from_secs(session.accepted.into());
@@ -137,7 +139,7 @@ impl Natfw {
     }
 
     fn sweep(&mut self, what: What) {
-        if self.sweeps.iter().any(|one| one.what == what && one.from == 0) {
+        if self.sweeps.iter().any(|sweep| sweep.what == what && sweep.from == 0) {
             return;
         }
         if self.sweeps.len() >= MOST {

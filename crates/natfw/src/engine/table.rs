@@ -12,14 +12,14 @@ use super::Natfw;
 use super::ended::Holder;
 use super::event::NatfwEvent;
 use super::outbox::Kernel;
-use super::session::{Asked, Kind, Local, Origin, Peers, Plan, Proxied, Session, State, pinhole_id};
+use super::session::{Kind, Local, Origin, Peers, Plan, Proxied, Request, Session, State, pinhole_id};
 
 /// What is known of a session before it has a record.
 #[derive(Debug)]
 pub(super) struct Opening {
     pub(super) id: SessionId,
     pub(super) kind: Kind,
-    pub(super) asked: Asked,
+    pub(super) request: Request,
     pub(super) plan: Plan,
     pub(super) source: IpAddr,
     pub(super) msn: u32,
@@ -48,12 +48,12 @@ impl Natfw {
             self.shares.release(from);
             return self.no_place(opening, resources);
         }
-        let Opening { id, kind, asked, plan, source: _, msn, lifetime, local } = opening;
+        let Opening { id, kind, request, plan, source: _, msn, lifetime, local } = opening;
         let session = Session {
             id,
             kind,
             state: State::Pending,
-            asked,
+            request,
             plan,
             peers: Peers::default(),
             source: from,
@@ -107,7 +107,7 @@ impl Natfw {
         self.keep_route(key, 0);
         let Some(session) = invariant!(self.sessions.remove(key), "a session closes once") else { return };
         self.former_creates.remove(&session.id);
-        if let Some(nonce) = session.asked.nonce()
+        if let Some(nonce) = session.request.nonce()
             && self.proxied.get(&nonce) == Some(&key)
         {
             self.proxied.remove(&nonce);
@@ -126,7 +126,7 @@ impl Natfw {
             while let Some(parked) = self.parked.end_any(session.id) {
                 self.keep_number(session.id, parked.peer, (parked.msn, None));
             }
-            let holder = Holder::of(&self.hasher, &session.asked.mri(), session.source);
+            let holder = Holder::of(&self.hasher, &session.request.mri(), session.source);
             self.keep_number(session.id, session.source, (session.msn, Some(holder)));
         }
         self.undo(session.plan, resources);

@@ -77,8 +77,8 @@ impl SessionView {
             kind: session.kind,
             role,
             state: session.state,
-            mri: session.asked.mri(),
-            rule: if plan.installs { rule(&session.asked, plan) } else { None },
+            mri: session.request.mri(),
+            rule: if plan.installs { rule(&session.request, plan) } else { None },
             pinhole: pinhole_id(key),
             active: session.active,
             peer: (session.origin() == Origin::Peer).then_some(session.source),
@@ -86,7 +86,7 @@ impl SessionView {
                 .passage
                 .as_ref()
                 .filter(|_| !session.begins_here())
-                .map(|one| one.requester().clone()),
+                .map(|passage| passage.requester().clone()),
             policy: plan.passage.as_ref().and_then(Passage::rule).map(ToString::to_string),
             external: external.map(|external| (external.address, external.port)),
             command: if let Origin::Command(id) = session.origin() { Some(id) } else { None },

@@ -4,7 +4,7 @@ use signalbox_wire::Writer;
 
 use super::code_points::{MessageType, ObjectType};
 use super::message::{Message, allowed};
-use super::object::{put, put_hops, put_neighbour};
+use super::object::{put, put_hops, put_neighbor};
 
 impl Message<'_> {
     /// Appends the message to `w`. Objects that its type must not have are left out.
@@ -45,9 +45,9 @@ impl Message<'_> {
         if let Some(hops) = self.hops {
             put_hops(w, hops);
         }
-        if self.neighbour {
-            put_neighbour(w);
+        if self.neighbor {
+            put_neighbor(w);
         }
-        self.carried.iter().for_each(|object| w.bytes(object));
+        self.forwarded.iter().for_each(|object| w.bytes(object));
     }
 }

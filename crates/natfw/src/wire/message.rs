@@ -4,7 +4,7 @@ use signalbox_wire::Reader;
 use signalbox_wire::hops::Hops;
 
 use super::code_points::{Info, InfoClass, MessageType, ObjectType};
-use super::object::{Carried, HEADER_OCTETS, Object, Treatment};
+use super::object::{Forwarded, HEADER_OCTETS, Object, Treatment};
 use super::values::{Bindings, DataTerminal, ExternalAddress, FlowInfo, IcmpTypes, Information};
 use crate::error::DecodeError;
 
@@ -39,12 +39,12 @@ pub struct Message<'a> {
     /// Private to Signalbox: the nodes that granted the request. A request with a list asks for one in its RESPONSE.
     pub hops: Option<Hops<'a>>,
     /// Private to Signalbox: the node that sent the message takes part in the list.
-    pub neighbour: bool,
+    pub neighbor: bool,
     /// An object of the type of the list was left out, because its contents are not a list: types of the range for private use can have another meaning
     /// for nodes of other makes.
     pub foreign: bool,
     /// Objects of unknown type with AB=10. A forwarded message keeps them.
-    pub carried: Carried<'a>,
+    pub forwarded: Forwarded<'a>,
 }
 
 impl<'a> Message<'a> {
@@ -65,9 +65,9 @@ impl<'a> Message<'a> {
             external: None,
             bindings: None,
             hops: None,
-            neighbour: false,
+            neighbor: false,
             foreign: false,
-            carried: Carried::NONE,
+            forwarded: Forwarded::NONE,
         }
     }
 
@@ -84,7 +84,7 @@ impl<'a> Message<'a> {
         if kind.name().is_none() {
             return Err(error(Info::ILLEGAL_MESSAGE_TYPE, "Message type", 0));
         }
-        let mut message = Self { carried: Carried::among(r.peek_rest()), ..Self::new(kind) };
+        let mut message = Self { forwarded: Forwarded::among(r.peek_rest()), ..Self::new(kind) };
         if matches!(kind, MessageType::CREATE | MessageType::EXTERNAL) {
             message.proxy = flags & 0x80 != 0;
             message.extend = message.proxy && flags & 0x40 != 0;
@@ -104,7 +104,7 @@ impl<'a> Message<'a> {
             return Ok(());
         }
         if object.kind.name().is_none() {
-            self.neighbour |= object.is_neighbour();
+            self.neighbor |= object.is_neighbor();
             return match object.treatment {
                 Treatment::Mandatory => Err(object.error(Info::UNKNOWN_OBJECT, "Object Type", 0)),
                 Treatment::Optional | Treatment::Forward => Ok(()),

@@ -96,7 +96,7 @@ impl<'a> Object<'a> {
     }
 
     /// Whether it says that the node before takes part in that list.
-    pub(super) fn is_neighbour(&self) -> bool {
+    pub(super) fn is_neighbor(&self) -> bool {
         self.kind == NEIGHBOUR && self.treatment == Treatment::Optional && self.value.is_empty()
     }
 
@@ -145,7 +145,7 @@ pub(super) fn put_hops(w: &mut Writer<'_>, hops: Hops<'_>) {
 }
 
 /// Appends the object by which the next node knows that no node of another make is between.
-pub(super) fn put_neighbour(w: &mut Writer<'_>) {
+pub(super) fn put_neighbor(w: &mut Writer<'_>) {
     put_as(w, OPTIONAL, NEIGHBOUR, |_| {});
 }
 
@@ -178,11 +178,11 @@ pub fn refused_by(node: Option<IpAddr>, note: Option<&str>) -> Vec<u8> {
 /// Objects of unknown type with AB=10, which a node keeps in what it forwards, without the list of nodes that granted. They are found in the
 /// octets of a message when they are read.
 #[derive(Clone, Copy)]
-pub struct Carried<'a>(&'a [u8]);
+pub struct Forwarded<'a>(&'a [u8]);
 
-impl<'a> Carried<'a> {
+impl<'a> Forwarded<'a> {
     /// No objects.
-    pub const NONE: Carried<'static> = Carried(&[]);
+    pub const NONE: Forwarded<'static> = Forwarded(&[]);
 
     /// Those among `objects`, which hold nothing but objects.
     #[must_use]
@@ -208,7 +208,7 @@ impl<'a> Carried<'a> {
     pub fn note(&self) -> Option<String> {
         let value = self.objects().find(|object| object.kind == NOTE)?.value;
         let text = core::str::from_utf8(value).ok()?;
-        let text: String = text.chars().filter(|one| !one.is_control()).take(MAX_NOTE).collect();
+        let text: String = text.chars().filter(|c| !c.is_control()).take(MAX_NOTE).collect();
         (!text.is_empty()).then_some(text)
     }
 
@@ -225,13 +225,13 @@ impl<'a> Carried<'a> {
     }
 }
 
-impl PartialEq for Carried<'_> {
+impl PartialEq for Forwarded<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())
     }
 }
 
-impl fmt::Debug for Carried<'_> {
+impl fmt::Debug for Forwarded<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }

@@ -317,8 +317,8 @@ fn icmp_types_can_be_limited() {
     rig = Rig::with(Config { icmp_types: vec![8], any_protocol: true, ..boxed(Middlebox::Firewall) });
     let all = Mri::PathCoupled(PathCoupled::between(addr("10.0.1.2"), addr("203.0.113.9")));
     assert_eq!(only(rig.by_inside(all, &create(7, 100))).info(), Info::ICMP_TYPE);
-    let one = Message { icmp_types: Some(signalbox_natfw::wire::IcmpTypes::of(&[8])), ..create(8, 100) };
-    assert_eq!(only(rig.by_inside(ping, &one)).message(), one);
+    let echo = Message { icmp_types: Some(signalbox_natfw::wire::IcmpTypes::of(&[8])), ..create(8, 100) };
+    assert_eq!(only(rig.by_inside(ping, &echo)).message(), echo);
     let mut rig = Rig::firewall();
     let sent = only(rig.by_inside(ping, &request));
     assert_eq!(sent.message(), request);

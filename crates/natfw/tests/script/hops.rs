@@ -2,7 +2,7 @@
 
 use signalbox_core::service::{RecvMessage, SendError};
 use signalbox_natfw::engine::{Command, Granted, NatfwEvent, OpenRequest, Options};
-use signalbox_natfw::wire::{Carried, Hop, Hops, Info, Message, Part, sequence_number};
+use signalbox_natfw::wire::{Forwarded, Hop, Hops, Info, Message, Part, sequence_number};
 use signalbox_wire::parse_hex;
 
 use crate::rig::{
@@ -23,7 +23,7 @@ fn end() -> Hop {
 
 /// A request that asks for the list.
 fn asking(msn: u32) -> Message<'static> {
-    Message { hops: Some(Hops::EMPTY), neighbour: true, ..create(msn, 100) }
+    Message { hops: Some(Hops::EMPTY), neighbor: true, ..create(msn, 100) }
 }
 
 /// The node receives a request that passed this number of routers after the peer before it.
@@ -50,7 +50,7 @@ fn granted(options: Options, list: &[u8]) -> Granted {
         options,
     };
     let sent = only(rig.command(Command::Open(open)));
-    assert!(sent.whole().neighbour && sent.whole().hops == Some(Hops::EMPTY));
+    assert!(sent.whole().neighbor && sent.whole().hops == Some(Hops::EMPTY));
     let msn = sequence_number(&sent.octets).unwrap();
     rig.answer(&sent, &Message { hops: Hops::from_octets(list), ..success(msn, 600) });
     match rig.events.pop() {
@@ -68,7 +68,7 @@ fn each_node_adds_itself_to_the_response() {
         for routers in [0, 2] {
             let mut rig = node();
             let sent = by_inside(&mut rig, &asking(1), routers);
-            assert!(sent.whole().neighbour && sent.whole().hops == Some(Hops::EMPTY), "the request asks on");
+            assert!(sent.whole().neighbor && sent.whole().hops == Some(Hops::EMPTY), "the request asks on");
             let beyond = list(&[end()]);
             let response = Message { hops: Hops::from_octets(&beyond), ..success(1, 100) };
             let answer = only(rig.answer(&sent, &response));
@@ -100,7 +100,7 @@ fn who_answers_in_the_place_of_the_end_says_so() {
     assert_eq!(hops(&answer), [opened]);
 
     let mut rig = Rig::edge_nat();
-    let request = Message { hops: Some(Hops::EMPTY), neighbour: true, ..external(1, 100, 5000) };
+    let request = Message { hops: Some(Hops::EMPTY), neighbor: true, ..external(1, 100, 5000) };
     let answer = only(rig.by_inside(loose(HOST, FAR), &request));
     let [hop] = hops(&answer)[..] else { panic!("{answer:?}") };
     assert_eq!((hop.part, hop.answered), (Part::Reserved, true));
@@ -110,7 +110,7 @@ fn who_answers_in_the_place_of_the_end_says_so() {
 #[test]
 fn nodes_of_other_makes_are_unknown() {
     let mut rig = Rig::firewall();
-    let sent = by_inside(&mut rig, &Message { neighbour: false, ..asking(1) }, 0);
+    let sent = by_inside(&mut rig, &Message { neighbor: false, ..asking(1) }, 0);
     let answer = only(rig.answer(&sent, &success(1, 100)));
     let own = Hop { after_gap: true, ..Hop::new(addr("10.0.1.1"), Part::Opened) };
     assert_eq!(hops(&answer), [own], "who answered is unknown");
@@ -121,12 +121,12 @@ fn nodes_of_other_makes_are_unknown() {
 fn a_response_has_the_list_only_if_it_was_asked_for() {
     let mut rig = Rig::firewall();
     let sent = by_inside(&mut rig, &create(1, 100), 0);
-    assert!(sent.whole().hops.is_none() && !sent.whole().neighbour);
+    assert!(sent.whole().hops.is_none() && !sent.whole().neighbor);
     let (beyond, foreign) = (list(&[end()]), parse_hex("87ff0001 01234567").unwrap());
-    let carried = Carried::among(&foreign);
+    let forwarded = Forwarded::among(&foreign);
     let answer =
-        only(rig.answer(&sent, &Message { hops: Hops::from_octets(&beyond), carried, ..success(1, 100) }));
-    assert_eq!(answer.whole(), Message { carried, ..success(1, 100) });
+        only(rig.answer(&sent, &Message { hops: Hops::from_octets(&beyond), forwarded, ..success(1, 100) }));
+    assert_eq!(answer.whole(), Message { forwarded, ..success(1, 100) });
 }
 
 /// What is no list is left out alone, and counted.

@@ -2,7 +2,7 @@
 
 use signalbox_core::{Mri, SessionId};
 use signalbox_natfw::engine::{Command, Failure, Middlebox, NatfwEvent, OpenRequest, Options};
-use signalbox_natfw::wire::{Carried, Info, Message, refused_by};
+use signalbox_natfw::wire::{Forwarded, Info, Message, refused_by};
 use signalbox_resources::config::{Action, Opening, RuleConfig};
 use signalbox_resources::decision::{Outcome, Why};
 use signalbox_resources::{Decision, End};
@@ -54,7 +54,7 @@ fn the_nodes_between_pass_on_who_refused() {
     rig.resources.record_decisions(true);
     let request = only(rig.by_inside(flow(), &create(1, 100)));
     let told = refused_by(Some(addr("203.0.113.1")), Some(RULE));
-    let refusal = Message { carried: Carried::among(&told), ..error(1, Info::AUTHORIZATION) };
+    let refusal = Message { forwarded: Forwarded::among(&told), ..error(1, Info::AUTHORIZATION) };
     let sent = only(rig.answer(&request, &refusal));
     assert_eq!(sent.message(), error(1, Info::AUTHORIZATION));
     assert_eq!(sent.refused_by(), (Some(addr("203.0.113.1")), Some(RULE.to_owned())));
@@ -87,7 +87,7 @@ fn the_user_gets_what_the_node_gives() {
         let sent = only(rig.command(Command::Open(open.clone())));
         rig.events.clear();
         let msn = sent.message().msn.unwrap();
-        let refusal = Message { carried: Carried::among(told), ..error(msn, Info::AUTHORIZATION) };
+        let refusal = Message { forwarded: Forwarded::among(told), ..error(msn, Info::AUTHORIZATION) };
         rig.answer(&sent, &refusal);
         assert_eq!(rig.events, [NatfwEvent::Failed(failure)]);
     }
@@ -98,10 +98,10 @@ fn the_user_gets_what_the_node_gives() {
 fn a_request_with_the_objects_is_passed_on() {
     let mut rig = Rig::firewall();
     let told = refused_by(Some(addr(FAR)), Some("nothing"));
-    let request = Message { carried: Carried::among(&told), ..create(1, 100) };
+    let request = Message { forwarded: Forwarded::among(&told), ..create(1, 100) };
     let mri = Mri::PathCoupled(udp(HOST, 5000, FAR, 6000));
     let sent =
         only(rig.in_session(SessionId([3; 16]), crate::rig::BEFORE, crate::rig::INSIDE, mri, &request));
-    assert_eq!(sent.message().carried, Carried::among(&told));
+    assert_eq!(sent.message().forwarded, Forwarded::among(&told));
     assert!(octets(&success(1, 100)).len() < sent.octets.len());
 }

@@ -12,7 +12,7 @@ use signalbox_core::service::{
 };
 use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId, Time};
 use signalbox_natfw::engine::{Command, Config, Input, Middlebox, Natfw, NatfwEvent, Output};
-use signalbox_natfw::wire::{Carried, DataTerminal, FlowInfo, Info, Message, MessageType};
+use signalbox_natfw::wire::{DataTerminal, FlowInfo, Forwarded, Info, Message, MessageType};
 use signalbox_resources::Resources;
 use signalbox_wire::Writer;
 
@@ -52,17 +52,17 @@ impl Sent {
 
     /// The message without this list, and without what a node adds to its refusal: see [`Sent::refused_by`].
     pub(crate) fn message(&self) -> Message<'_> {
-        let message = Message { hops: None, neighbour: false, ..self.whole() };
+        let message = Message { hops: None, neighbor: false, ..self.whole() };
         match message.kind {
-            MessageType::RESPONSE => Message { carried: Carried::NONE, ..message },
+            MessageType::RESPONSE => Message { forwarded: Forwarded::NONE, ..message },
             _ => message,
         }
     }
 
     /// The node that refused, and the text that it gives.
     pub(crate) fn refused_by(&self) -> (Option<IpAddr>, Option<String>) {
-        let carried = self.whole().carried;
-        (carried.node(), carried.note())
+        let forwarded = self.whole().forwarded;
+        (forwarded.node(), forwarded.note())
     }
 
     /// The result that it reports, if it reports one.

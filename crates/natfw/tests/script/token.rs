@@ -3,7 +3,7 @@
 use ring::hmac;
 use signalbox_core::Time;
 use signalbox_natfw::engine::{Command, Middlebox, NatfwEvent, OpenRequest, Options, Refusal};
-use signalbox_natfw::wire::{Carried, Info, Message, session_auth};
+use signalbox_natfw::wire::{Forwarded, Info, Message, session_auth};
 use signalbox_resources::config::{Action, Opening, RuleConfig};
 use signalbox_resources::token::KeyConfig;
 
@@ -62,7 +62,7 @@ fn gate() -> Rig {
 
 fn asks(rig: &mut Rig, token: &[u8]) -> Sent {
     let object = session_auth(token).unwrap();
-    only(rig.by_outside(inward(), &Message { carried: Carried::among(&object), ..create(7, 100) }))
+    only(rig.by_outside(inward(), &Message { forwarded: Forwarded::among(&object), ..create(7, 100) }))
 }
 
 const RECEIVER: [u8; 4] = [10, 0, 1, 2];
@@ -76,7 +76,7 @@ fn a_rule_asks_for_a_token() {
     assert_eq!(refused.message(), error(7, Info::AUTHORIZATION), "without one");
     let sent = asks(&mut rig, &token(RECEIVER, 0x0b));
     let object = session_auth(&token(RECEIVER, 0x0b)).unwrap();
-    assert_eq!(sent.message(), Message { carried: Carried::among(&object), ..create(7, 100) });
+    assert_eq!(sent.message(), Message { forwarded: Forwarded::among(&object), ..create(7, 100) });
 }
 
 /// NATFW-3.6-02: failed credentials are 5/0x01, what they do not cover is 5/0x02. Nothing is remembered.
@@ -108,7 +108,7 @@ fn requests_have_the_token_of_their_user() {
     };
     let mut rig = Rig::host();
     let sent = only(rig.command(open(token(RECEIVER, 0x0b))));
-    let tokens = |sent: &Sent| sent.message().carried.tokens().map(<[u8]>::to_vec).collect::<Vec<_>>();
+    let tokens = |sent: &Sent| sent.message().forwarded.tokens().map(<[u8]>::to_vec).collect::<Vec<_>>();
     assert_eq!(tokens(&sent), [token(RECEIVER, 0x0b)]);
     let again = only(rig.pass_secs(3));
     assert_eq!(tokens(&again), [token(RECEIVER, 0x0b)], "also when it is repeated");
@@ -158,7 +158,7 @@ fn a_token_that_names_its_session_is_not_used_in_another_one() {
         let mut rig = gate();
         let token = named(RECEIVER, 0x0b, name);
         let object = session_auth(&token).unwrap();
-        let request = |msn| Message { carried: Carried::among(&object), ..create(msn, 100) };
+        let request = |msn| Message { forwarded: Forwarded::among(&object), ..create(msn, 100) };
         assert_eq!(asks(&mut rig, &token).message(), request(7));
         let moved = signalbox_core::Mri::PathCoupled(crate::rig::udp(FAR, 6000, HOST, 5002));
         assert_eq!(only(rig.by_outside(moved, &request(8))).message(), request(8), "a change");

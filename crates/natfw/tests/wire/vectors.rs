@@ -154,7 +154,7 @@ fn unknown_objects_are_deleted_or_carried() {
     let octets_in = octets(CARRIES);
     let create = Message::parse(&octets_in).unwrap();
     assert!(create.deletes());
-    assert_eq!(create.carried.iter().collect::<Vec<_>>(), [&octets_in[28..36]]);
+    assert_eq!(create.forwarded.iter().collect::<Vec<_>>(), [&octets_in[28..36]]);
     assert_eq!(compose(&create), octets_in);
     let mut with_optional = octets_in.clone();
     with_optional.extend(octets("47d10000"));

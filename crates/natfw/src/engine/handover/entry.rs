@@ -83,7 +83,7 @@ impl Former<'_> {
         w.bytes(&self.session.0);
         w.u32(self.left);
         number(&mut w, self.port.map(u32::from));
-        let opening = OPENINGS.iter().position(|one| *one == self.opening);
+        let opening = OPENINGS.iter().position(|opening| *opening == self.opening);
         w.u8(opening.and_then(|at| u8::try_from(at).ok()).unwrap_or(u8::MAX));
         address(&mut w, self.peer);
         w.u32(self.ifindex.0);
@@ -190,7 +190,7 @@ fn identity(w: &mut Writer<'_>, identity: Option<&Identity>) {
     w.u8(u8::from(common_name.is_some()));
     common_name.iter().for_each(|name| text(w, name));
     w.u16(count(addresses.len()));
-    addresses.iter().take(usize::from(u16::MAX)).for_each(|one| address(w, *one));
+    addresses.iter().take(usize::from(u16::MAX)).for_each(|place| address(w, *place));
     w.bytes(&key.0);
 }
 
@@ -300,9 +300,9 @@ mod tests {
             }
         }
         let address = "10.0.0.1".parse().unwrap();
-        let one = Binding { address, protocol: 17, port: 5000, external: 40_001 };
-        let octets = binding(&one, Duration::from_secs(60));
-        assert_eq!(Entry::parse(&octets), Some(Entry::Binding(one, Duration::from_secs(60))));
+        let left = Binding { address, protocol: 17, port: 5000, external: 40_001 };
+        let octets = binding(&left, Duration::from_secs(60));
+        assert_eq!(Entry::parse(&octets), Some(Entry::Binding(left, Duration::from_secs(60))));
         assert_eq!(Entry::parse(&octets[..octets.len() - 1]), None);
         let create =
             FormerCreate { external: SessionId([7; 16]), session: SessionId([8; 16]), msn: u32::MAX };

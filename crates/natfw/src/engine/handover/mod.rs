@@ -37,7 +37,7 @@ use super::far::{Far, Routes};
 use super::outbox::Kernel;
 use super::request::kind_of;
 use super::response::rule;
-use super::session::{Asked, Kind, Origin, Peers, Session, State, pinhole_id};
+use super::session::{Kind, Origin, Peers, Request, Session, State, pinhole_id};
 use super::table::Opening as NewSession;
 use crate::wire::{IcmpTypes, Message, MessageType};
 
@@ -54,18 +54,18 @@ pub fn left_binding(binding: &Binding, left: Duration) -> Vec<u8> {
 impl Session {
     /// Whether the node that starts in place of this one takes it over.
     pub(super) fn is_handed_over(&self) -> bool {
-        let asked = self.plan.passage.as_ref().map(Passage::requester);
+        let requester = self.plan.passage.as_ref().map(Passage::requester);
         self.origin() == Origin::Peer
             && self.state == State::Established
             && self.active == self.plan.installs
-            && asked.is_some_and(|asked| asked.token.is_none() && neighbour(asked).is_some())
+            && requester.is_some_and(|requester| requester.token.is_none() && neighbor(requester).is_some())
     }
 }
 
 /// The only neighbour that asked.
-const fn neighbour(requester: &Requester) -> Option<&Neighbour> {
+const fn neighbor(requester: &Requester) -> Option<&Neighbour> {
     match &requester.requested_by {
-        RequestedBy::Neighbour(neighbour) => Some(neighbour),
+        RequestedBy::Neighbour(neighbor) => Some(neighbor),
         RequestedBy::Unknown | RequestedBy::LocalUser(_) | RequestedBy::Neighbours(_) => None,
     }
 }
@@ -108,7 +108,7 @@ impl Natfw {
         }
         let passage = session.plan.passage.as_ref()?;
         let requester = passage.requester();
-        let Neighbour { address: peer, ifindex, .. } = *neighbour(requester)?;
+        let Neighbour { address: peer, ifindex, .. } = *neighbor(requester)?;
         let left = u32::try_from(session.expires.since(now).as_secs()).ok().filter(|left| *left > 0)?;
         let known = |name: Option<&str>| name.and_then(|name| self.interfaces.index(name));
         let [from, towards] = passage.interfaces().map(known);
@@ -116,19 +116,19 @@ impl Natfw {
             Kind::Create => [from, towards],
             Kind::External => {
                 let opens = session.plan.external.as_ref().and_then(|external| external.opens.first());
-                [towards, opens.and_then(|one| known(one.interfaces()[0]))]
+                [towards, opens.and_then(|passage| known(passage.interfaces()[0]))]
             }
         };
-        let asked = &session.asked;
+        let request = &session.request;
         let message = Message {
-            proxy: asked.proxy,
-            extend: asked.extend,
+            proxy: request.proxy,
+            extend: request.extend,
             lifetime: Some(session.accepted),
             msn: Some(session.msn),
-            efi: Some(asked.efi),
-            terminal: asked.terminal(),
-            nonce: asked.nonce(),
-            icmp_types: Some(asked.icmp_types()).filter(|types| !types.is_empty()).map(IcmpTypes::of),
+            efi: Some(request.efi),
+            terminal: request.terminal(),
+            nonce: request.nonce(),
+            icmp_types: Some(request.icmp_types()).filter(|types| !types.is_empty()).map(IcmpTypes::of),
             ..Message::new(match session.kind {
                 Kind::Create => MessageType::CREATE,
                 Kind::External => MessageType::EXTERNAL,
@@ -148,7 +148,7 @@ impl Natfw {
             ifindex,
             identity: requester.peer.as_deref().cloned(),
             ends,
-            mri: asked.mri(),
+            mri: request.mri(),
             message: &octets,
         };
         former.write(to);
@@ -175,17 +175,17 @@ impl Natfw {
     /// Plans the request of a session anew. A newer one may be there.
     fn restore(&mut self, former: &Former<'_>, resources: &mut Resources) {
         let message = Message::parse(former.message).ok().filter(|message| !message.deletes());
-        let asked = message.as_ref().and_then(|message| Asked::of(message, &former.mri));
-        let (Some(message), Some(asked)) = (message, asked) else {
+        let request = message.as_ref().and_then(|message| Request::of(message, &former.mri));
+        let (Some(message), Some(request)) = (message, request) else {
             return tracing::debug!(reason = "damaged", "session of the predecessor dropped");
         };
         let Some(msn) = message.msn.filter(|_| self.find(former.session).is_none()) else { return };
         resources.passage_stood(OpenerId::NATFW, former.session);
         let received = arrived(former, self.config.nslp);
-        let routes = self.former_routes(former, (kind_of(&message), &received, &asked));
+        let routes = self.former_routes(former, (kind_of(&message), &received, &request));
         let held = Held { port: former.port, opening: former.opening };
         let refusals = self.counters.not_restored;
-        let planned = self.plan(&received, &message, &asked, (&routes, Some(held)), resources);
+        let planned = self.plan(&received, &message, &request, (&routes, Some(held)), resources);
         let (plan, lifetime) = match planned {
             Ok((plan, lifetime)) => (plan, lifetime),
             // A refusal of the policy is counted and recorded already.
@@ -203,7 +203,7 @@ impl Natfw {
         let opening = NewSession {
             id: former.session,
             kind: kind_of(&message),
-            asked,
+            request,
             plan,
             source: former.peer,
             msn,
@@ -220,9 +220,9 @@ impl Natfw {
     fn former_routes(
         &self,
         former: &Former<'_>,
-        (kind, received, asked): (Kind, &RecvMessage<'_>, &Asked),
+        (kind, received, request): (Kind, &RecvMessage<'_>, &Request),
     ) -> Routes {
-        let ends = [self.near_end(kind, received, asked), self.far_end(kind, received, asked)];
+        let ends = [self.near_end(kind, received, request), self.far_end(kind, received, request)];
         let known = ends
             .into_iter()
             .zip(former.ends)
@@ -240,7 +240,7 @@ impl Natfw {
         session.peers = Peers::former();
         session.state = State::Established;
         session.expires = self.now + left;
-        if let Some(pinhole) = rule(&session.asked, &session.plan).filter(|_| session.plan.installs) {
+        if let Some(pinhole) = rule(&session.request, &session.plan).filter(|_| session.plan.installs) {
             session.kernel = 1;
             self.out.push(Kernel::Open(pinhole_id(key), Box::new(pinhole), left));
         }
@@ -269,9 +269,9 @@ impl Natfw {
 
 fn requester(former: &Former<'_>) -> Requester {
     let proof = if former.identity.is_some() { Proof::Identity } else { Proof::Handshake };
-    let neighbour = Neighbour { address: former.peer, ifindex: former.ifindex, proof };
+    let neighbor = Neighbour { address: former.peer, ifindex: former.ifindex, proof };
     let peer = former.identity.clone().map(std::sync::Arc::new);
-    Requester::new(RequestedBy::Neighbour(neighbour), peer, Some(former.mri.src()))
+    Requester::new(RequestedBy::Neighbour(neighbor), peer, Some(former.mri.src()))
 }
 
 /// The request as it arrived at the node before this one.
