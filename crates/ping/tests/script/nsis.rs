@@ -272,8 +272,8 @@ fn what_is_wrong_is_dropped_and_counted() {
     let worn = RecvMessage { hops: 1, ..received(&data, flow(), SESSION) };
     let back = only_message(rig.receive(worn));
     assert_eq!((back.mri, rig.ping.counters().hop_limit), (flow().inverted(), 1));
-    let one = RecvMessage { hops: 0, ..received(&data, flow(), SESSION) };
-    let on = only_message(rig.receive(one));
+    let spent = RecvMessage { hops: 0, ..received(&data, flow(), SESSION) };
+    let on = only_message(rig.receive(spent));
     assert_eq!((on.mri, on.hops), (flow(), None));
     rig.sent(&on);
     let query = RecvMessage { check: Some(CheckId(1)), state: None, ..received(&[], flow(), SESSION) };

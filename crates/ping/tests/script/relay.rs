@@ -169,12 +169,12 @@ fn it_peers_with_everybody_who_asks() {
 fn a_message_without_a_preserved_hop_count_goes_on_once() {
     let mut rig = Rig::new();
     let data = request();
-    let one = |data| signalbox_core::service::RecvMessage { hops: 0, ..received(data, flow(), SESSION) };
-    let sent = only_message(rig.receive(one(&data)));
+    let spent = |data| signalbox_core::service::RecvMessage { hops: 0, ..received(data, flow(), SESSION) };
+    let sent = only_message(rig.receive(spent(&data)));
     assert_eq!((sent.mri, sent.hops), (flow(), None));
     rig.sent(&sent);
     let octets = sent.data.clone();
-    let back = only_message(rig.receive(one(&octets)));
+    let back = only_message(rig.receive(spent(&octets)));
     assert_eq!((back.mri, back.message().kind), (flow().inverted(), Kind::REPLY));
     assert!(back.message().flags.contains(Flags::NOT_SENT));
     assert_eq!(rig.ping.counters().hop_limit, 1);

@@ -111,11 +111,11 @@ fn records_have_what_the_headers_announce() {
 /// NSISPING-X-06: GIST carries whole words, so zeros follow a message of another length, which the length does not count.
 #[test]
 fn odd_records_are_filled_up_to_words() {
-    let one = next(&with_objects(&[(200, 5)]), stamp("192.0.2.1", 1));
-    assert_eq!((one.len(), one[2]), (20, 17));
-    let two = next(&one, stamp("192.0.2.2", 2));
-    assert_eq!((two.len(), two[2]), (24, 22));
-    assert_eq!(Message::parse(&two).unwrap().count(), 2);
+    let first = next(&with_objects(&[(200, 5)]), stamp("192.0.2.1", 1));
+    assert_eq!((first.len(), first[2]), (20, 17));
+    let second = next(&first, stamp("192.0.2.2", 2));
+    assert_eq!((second.len(), second[2]), (24, 22));
+    assert_eq!(Message::parse(&second).unwrap().count(), 2);
 }
 
 /// NSISPING-X-05.
