@@ -57,6 +57,11 @@ pub(crate) trait Protocol: Debug + Sync {
         self.reserves()
     }
 
+    /// Whether a daemon with this configuration does not start on a kernel without tables of nftables that have an owner.
+    fn needs_owned_tables(&self, _: &toml::Table) -> bool {
+        false
+    }
+
     /// Returns names and meanings of the fields of its messages, if the lab reads them.
     fn fields(&self) -> Vec<(&'static str, &'static str)> {
         Vec::new()
@@ -91,6 +96,11 @@ pub(crate) trait Observer: Any + Debug {
 
     /// Returns the messages, for checks.
     fn messages(&self) -> Vec<&dyn Message>;
+}
+
+/// Whether a configuration has this value at a key of a section.
+fn says(config: &toml::Table, section: &str, key: &str, value: &toml::Value) -> bool {
+    config.get(section).and_then(|section| section.get(key)) == Some(value)
 }
 
 /// Returns all protocols.

@@ -5,8 +5,12 @@ use signalbox_linux::netns::{self, Namespace};
 use signalbox_linux::traffic;
 
 use crate::language::{Requirement, Scenario};
-use crate::plan::NAMESPACE_PREFIX;
+use crate::plan::{NAMESPACE_PREFIX, Plan};
+use crate::protocols;
 use crate::run::kernel;
+
+/// The first kernel with tables of nftables that have an owner.
+const OWNED_TABLES: (u32, u32) = (5, 12);
 
 /// Returns what the machine lacks; nothing if it has all.
 pub(crate) fn lacking(scenario: &Scenario) -> Result<Option<String>> {
@@ -36,7 +40,25 @@ pub(crate) fn lacking(scenario: &Scenario) -> Result<Option<String>> {
             return Ok(Some(format!("the machine lacks {what}")));
         }
     }
-    Ok(None)
+    let version = signalbox_linux::kernel_version().unwrap_or(OWNED_TABLES);
+    Ok(without_owned_tables(scenario, version))
+}
+
+/// Which daemon does not start on a kernel of this version, for want of tables of nftables with an owner.
+fn without_owned_tables(scenario: &Scenario, version: (u32, u32)) -> Option<String> {
+    if version >= OWNED_TABLES {
+        return None;
+    }
+    let plan = Plan::new(scenario);
+    plan.nodes.iter().filter(|node| node.daemon).find_map(|node| {
+        let mut runs = protocols::all().filter(|protocol| node.runs(*protocol));
+        let protocol = runs.find(|protocol| protocol.needs_owned_tables(&node.config))?;
+        Some(format!(
+            "the machine lacks Linux 5.12 or newer: the daemon of {} takes messages of {} by a table of nftables with an owner",
+            node.name,
+            protocol.title()
+        ))
+    })
 }
 
 /// Whether all these commands of a program succeed, one after the other, in a namespace of their own.
@@ -78,6 +100,30 @@ fn program(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::language::read;
+
+    #[test]
+    fn a_daemon_that_would_not_start_on_an_old_kernel_skips_the_scenario() {
+        let lacks = |config: &str, protocols: &str, version| {
+            let text = format!(
+                "version = 2\nname = \"x\"\ndescription = \"\"\n{config}\n[nodes.old]\nprotocols = [{protocols}]\n"
+            );
+            let scenario = read("x.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+            without_owned_tables(&scenario, version)
+        };
+        let why = lacks("", "\"gist\", \"rsvp\"", (5, 10)).expect("RSVP over IPv6");
+        assert!(why.contains("Linux 5.12") && why.contains("of old ") && why.contains("of RSVP "), "{why}");
+        assert!(lacks("", "\"boomerang\"", (5, 11)).is_some_and(|why| why.contains("of Boomerang ")));
+        for (config, protocols, version) in [
+            ("", "\"rsvp\", \"boomerang\"", (5, 12)),
+            ("", "\"gist\", \"qos\", \"natfw\"", (5, 10)),
+            ("[config.node]\nfamilies = [\"ipv4\"]", "\"rsvp\"", (5, 10)),
+            ("[config.rsvp]\nrouter_alert = false", "\"rsvp\"", (5, 10)),
+            ("[config.kernel]\nintercept = false", "\"rsvp\", \"boomerang\"", (5, 10)),
+        ] {
+            assert_eq!(lacks(config, protocols, version), None, "{config} {protocols}");
+        }
+    }
 
     #[test]
     fn versions_of_the_kernel_are_no_programs() {

@@ -6,7 +6,7 @@ mod message;
 use crate::protocols::fields::{Message, described};
 use crate::protocols::frame::Frame;
 use crate::protocols::packet::Ip;
-use crate::protocols::{Observer, Protocol};
+use crate::protocols::{Observer, Protocol, says};
 use message::BoomerangMessage;
 
 /// The entry of the table of protocols.
@@ -24,6 +24,11 @@ impl Protocol for Boomerang {
 
     fn reserves(&self) -> bool {
         true
+    }
+
+    /// The table leads its messages to a queue of the daemon.
+    fn needs_owned_tables(&self, config: &toml::Table) -> bool {
+        !says(config, "kernel", "intercept", &false.into())
     }
 
     fn fields(&self) -> Vec<(&'static str, &'static str)> {

@@ -6,7 +6,7 @@ pub(crate) mod message;
 use crate::protocols::fields::{Message, described};
 use crate::protocols::frame::Frame;
 use crate::protocols::packet::Ip;
-use crate::protocols::{Observer, Protocol};
+use crate::protocols::{Observer, Protocol, says};
 use message::RsvpMessage;
 
 /// The entry of the table of protocols.
@@ -24,6 +24,16 @@ impl Protocol for Rsvp {
 
     fn reserves(&self) -> bool {
         true
+    }
+
+    /// The table leads messages with a Router Alert to the daemon. With IPv4 the kernel itself does, where there is no such table.
+    fn needs_owned_tables(&self, config: &toml::Table) -> bool {
+        let without = [
+            ("node", "families", vec!["ipv4"].into()),
+            ("rsvp", "router_alert", false.into()),
+            ("kernel", "intercept", false.into()),
+        ];
+        !without.iter().any(|(section, key, value)| says(config, section, key, value))
     }
 
     fn fields(&self) -> Vec<(&'static str, &'static str)> {
