@@ -11,7 +11,7 @@ use signalbox_wire::{Writer, hex, parse_hex};
 
 use crate::capture::{CaptureError, IpPacket, Packet, Packets, UdpPacket, is_capture};
 use crate::stream::{Framing, Streams};
-use crate::{boomerang, casp, json, rsvp, text};
+use crate::{boomerang, casp, json, mapping, rsvp, text};
 
 /// The protocol of the messages in hexadecimal lines. In a capture each packet shows its protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,6 +31,8 @@ pub enum Protocol {
     Qos,
     /// Bare QSPECs, RFC 5975.
     Qspec,
+    /// PCP, RFC 6887, and NAT-PMP, RFC 6886: the first octet decides.
+    Pcp,
 }
 
 /// How to read and print.
@@ -77,18 +79,18 @@ enum Source<'a> {
 enum Failure {
     /// The octets are not a GIST message.
     Gist(DecodeError),
-    /// The octets are not a message of RSVP, Boomerang or CASP; with the name of the protocol.
+    /// The octets are not a message of RSVP, Boomerang, CASP or PCP; with the name of the protocol.
     Other(&'static str, String),
     /// The input is not what it should be.
     Input(String),
 }
 
-/// Reads GIST, RSVP, Boomerang and CASP messages from hexadecimal lines or from a pcap file, and prints each.
+/// Reads GIST, RSVP, Boomerang, CASP, PCP and NAT-PMP messages from hexadecimal lines or from a pcap file, and prints each.
 ///
 /// A line holds a UDP payload with its magic number, or the bare message of a stream; blank lines and what
 /// follows a `#` are skipped. Of a capture, UDP datagrams from or to port 270 are read, GIST messages in TCP connections,
 /// IP packets of protocol 46 (RSVP), ICMP Echo messages with the magic number of Boomerang, UDP datagrams from or to the
-/// ports 50003 and 50004 (CASP), and TCP connections from or to port 50003. The C-flag and the magic
+/// ports 50003 and 50004 (CASP) and 5351 (PCP and NAT-PMP), and TCP connections from or to port 50003. The C-flag and the magic
 /// number of a GIST message show its encapsulation, [`Encapsulation::of`]. A line of [`Protocol::Rsvp`] holds a message
 /// from its common header on, one of [`Protocol::Boomerang`] an ICMP message from its type octet on, one of [`Protocol::Casp`] a
 /// message with or without Length Header.
@@ -149,6 +151,10 @@ fn packets(input: impl BufRead, printer: &mut Printer<'_, impl Write>) -> Result
             printer.casp(&Source::Frame(&packet, udp), udp.payload)?;
             continue;
         }
+        if let Some(udp) = packet.udp().filter(|udp| mapping::is_mapping(udp.src.port(), udp.dst.port())) {
+            printer.mapping(&Source::Frame(&packet, udp), udp.payload)?;
+            continue;
+        }
         let Some(udp) = packet.udp().filter(|u| u.src.port() == PORT || u.dst.port() == PORT) else {
             continue;
         };
@@ -199,6 +205,7 @@ fn lines(mut input: impl BufRead, printer: &mut Printer<'_, impl Write>) -> Resu
                 (Protocol::Natfw, _) => printer.natfw(&source, &octets)?,
                 (Protocol::Qos, _) => printer.qos(&source, &octets)?,
                 (Protocol::Qspec, _) => printer.qspec(&source, &octets)?,
+                (Protocol::Pcp, _) => printer.mapping(&source, &octets)?,
                 (Protocol::Gist, Some(message)) => printer.message(&source, message, true)?,
                 (Protocol::Gist, None) => printer.message(&source, &octets, false)?,
             },
@@ -290,6 +297,13 @@ impl<W: Write> Printer<'_, W> {
     fn casp(&mut self, source: &Source<'_>, octets: &[u8]) -> Result<(), Error> {
         let functions = Functions { reencode: casp::reencode, json: casp::json, text: casp::describe };
         self.other(source, octets, ("CASP", "casp"), casp::parse(octets), functions)
+    }
+
+    /// Prints one message of PCP or NAT-PMP.
+    fn mapping(&mut self, source: &Source<'_>, octets: &[u8]) -> Result<(), Error> {
+        let functions =
+            Functions { reencode: mapping::reencode, json: mapping::json, text: mapping::describe };
+        self.other(source, octets, ("PCP", "mapping"), mapping::parse(octets), functions)
     }
 
     /// Prints one message of the NATFW NSLP.
@@ -443,7 +457,7 @@ fn indented(write: impl FnOnce(&mut String) -> core::fmt::Result) -> String {
 }
 
 /// Returns what a function encodes, in hexadecimal.
-fn encoded<E: core::fmt::Display>(
+pub(crate) fn encoded<E: core::fmt::Display>(
     write: impl FnOnce(&mut Writer<'_>) -> Result<(), E>,
 ) -> Result<String, String> {
     let mut octets = Vec::new();

@@ -18,7 +18,7 @@ pub fn capture(data: &[u8]) {
 
 /// Decodes any octets as the input of the command, in every format of the output.
 pub fn decode_any(data: &[u8]) {
-    for protocol in [Protocol::Gist, Protocol::Rsvp, Protocol::Boomerang, Protocol::Casp] {
+    for protocol in [Protocol::Gist, Protocol::Rsvp, Protocol::Boomerang, Protocol::Casp, Protocol::Pcp] {
         decode_as(data, protocol);
     }
     for protocol in [Protocol::Natfw, Protocol::Qos, Protocol::Qspec] {

@@ -27,6 +27,7 @@ mod decode;
 pub mod fuzz;
 mod json;
 mod line;
+mod mapping;
 mod natfw;
 mod pcapng;
 mod qos;

@@ -5,6 +5,7 @@ mod captures;
 mod casp;
 mod corpus;
 mod lines;
+mod mapping;
 mod natfw;
 mod packets;
 mod qos;

@@ -44,6 +44,8 @@ enum Protocol {
     Qos,
     /// Bare QSPECs, RFC 5975.
     Qspec,
+    /// PCP, RFC 6887, and NAT-PMP, RFC 6886.
+    Pcp,
 }
 
 const HELP: &str = concat!(
@@ -58,8 +60,8 @@ const HELP: &str = concat!(
     "  echo 03000000... | signalbox decode --protocol natfw\n\n",
     "A line holds a UDP payload with the magic number, or the bare message of a stream; of RSVP a message from its common\n",
     "header on, of Boomerang an ICMP message, of CASP a message with or without Length Header, of natfw, qos and qspec what\n",
-    "GIST carries. What follows a # is skipped.\n",
-    "Of a capture, UDP datagrams of GIST and CASP, RSVP's IP packets and Boomerang's ICMP Echos are printed.",
+    "GIST carries, of PCP and NAT-PMP a UDP payload. What follows a # is skipped.\n",
+    "Of a capture, UDP datagrams of GIST, CASP, PCP and NAT-PMP, RSVP's IP packets and Boomerang's ICMP Echos are printed.",
 );
 
 impl Run for DecodeArgs {
@@ -72,6 +74,7 @@ impl Run for DecodeArgs {
             Protocol::Natfw => signalbox_dissect::Protocol::Natfw,
             Protocol::Qos => signalbox_dissect::Protocol::Qos,
             Protocol::Qspec => signalbox_dissect::Protocol::Qspec,
+            Protocol::Pcp => signalbox_dissect::Protocol::Pcp,
         };
         let input: Box<dyn Read> = if self.file.as_os_str() == "-" {
             Box::new(io::stdin().lock())
