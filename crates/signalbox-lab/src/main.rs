@@ -52,7 +52,9 @@ struct BenchArgs {
 }
 
 const BENCH: &str = concat!(
-    exit_status!("measured; a goal that is not reached changes nothing, but a figure that cannot be ends with 3"),
+    exit_status!(
+        "measured; a goal that is not reached changes nothing, but a figure that cannot be ends with 3"
+    ),
     "EXAMPLES:\n",
     "  signalbox bench list\n",
     "  signalbox bench engine gist\n",
