@@ -87,7 +87,10 @@ impl Mapping {
     /// Takes what the caller wants now.
     pub(super) fn want(&mut self, wanted: Wanted) {
         self.wanted = wanted;
-        self.released = false;
+        // What a release left of it is to end.
+        if core::mem::take(&mut self.released) {
+            self.standing = None;
+        }
         self.begin();
     }
 
@@ -122,6 +125,11 @@ impl Mapping {
     /// Whether a request waits for its response.
     pub(super) const fn waits(&self) -> bool {
         self.sent.is_some()
+    }
+
+    /// Whether it is asked for until the server answers, other than by a renewal.
+    pub(super) const fn is_asked_for(&self) -> bool {
+        matches!(self.next, Next::Again)
     }
 
     /// Whether NAT-PMP can ask for it.
@@ -201,8 +209,25 @@ impl Mapping {
         self.renewal(now, rng)
     }
 
+    /// A renewal leaves: how long to wait for the next one. Renewals are single packets, not sent again before (RFC 6887 §11.2.1).
+    pub(super) fn renews(&mut self, now: Time, rng: &mut Random) -> Duration {
+        let wait = self.renewal(now, rng);
+        self.sent = Some((wait, 1));
+        wait
+    }
+
+    /// How long ago a mapping was granted, or asked for anew, decides how soon it may be asked for again.
+    pub(super) fn rested(&self, now: Time) -> Duration {
+        self.standing.map_or(Duration::ZERO, |standing| (standing.since + schedule::CLOSEST).since(now))
+    }
+
+    /// Transmissions of the request that waits for its response.
+    pub(super) fn transmissions(&self) -> u8 {
+        self.sent.map_or(0, |(_, number)| number)
+    }
+
     /// How long to wait for the next renewal; until the end, if none is left.
-    fn renewal(&mut self, now: Time, rng: &mut Random) -> Duration {
+    pub(super) fn renewal(&mut self, now: Time, rng: &mut Random) -> Duration {
         self.next = Next::Renew;
         let Some(standing) = &mut self.standing else { return Duration::ZERO };
         let after = schedule::renewal(standing.lifetime, standing.renewals, rng).unwrap_or(standing.lifetime);

@@ -134,6 +134,8 @@ pub struct Client {
     names: HashMap<Name, Key, KeyedHasher>,
     wheel: Wheel,
     epoch: Epoch,
+    /// The server has answered by PCP.
+    speaks_pcp: bool,
     /// No new mapping is asked of the server before (RFC 6887 §11.4).
     no_new_before: Time,
     counts: Counts,
@@ -154,6 +156,7 @@ impl Client {
             rng,
             wheel: Wheel::default(),
             epoch: Epoch::default(),
+            speaks_pcp: false,
             no_new_before: Time::ZERO,
             counts: Counts::default(),
             queue: VecDeque::new(),
@@ -261,6 +264,16 @@ impl Client {
         self.arm(key, wait);
     }
 
+    /// Sends a renewal, and sets the time of the next one.
+    fn renew(&mut self, key: Key) {
+        let Some(mapping) = self.mappings.get_mut(key) else { return };
+        let wait = mapping.renews(self.now, &mut self.rng);
+        let mut octets = Vec::new();
+        mapping.request(self.config.local, &mut Writer::new(&mut octets));
+        self.queue.push_back(Queued::Send(octets));
+        self.arm(key, wait);
+    }
+
     fn arm(&mut self, key: Key, wait: Duration) {
         let mut at = self.now + wait;
         if let Some(ends) = self.mappings.get(key).and_then(Mapping::ends) {
@@ -269,8 +282,13 @@ impl Client {
         self.wheel.arm(&mut self.mappings, key.index(), at);
     }
 
-    /// NAT-PMP had no answer to all of its attempts.
+    /// NAT-PMP had no answer to all of its attempts. What stands is renewed later, as long as it stands.
     fn silent(&mut self, key: Key) {
+        if let Some(mapping) = self.mappings.get_mut(key).filter(|mapping| mapping.stands()) {
+            mapping.begin();
+            let wait = mapping.renewal(self.now, &mut self.rng);
+            return self.arm(key, wait);
+        }
         if let Some(mapping) = self.remove(key)
             && !mapping.is_released()
         {
@@ -293,7 +311,7 @@ impl Client {
             // A renewal begins with PCP each time anew (RFC 6887 appendix A), as every request does.
             Next::Renew => {
                 mapping.begin();
-                self.transmit(key);
+                self.renew(key);
             }
         }
     }
@@ -305,16 +323,18 @@ impl Client {
         Some(mapping)
     }
 
-    /// The server lost its mappings: all that stand are asked for again, within `spread`.
+    /// The server lost its mappings: all that stand are asked for again, within `spread`. Those that are asked for now are left alone, and
+    /// those that were granted just now wait, so that a server whose epochs change does not set the pace.
     fn renew_all(&mut self, spread: Duration) {
         self.counts.lost += 1;
-        let keys: Vec<Key> =
-            self.mappings.iter().filter(|(_, one)| one.stands()).map(|(key, _)| key).collect();
+        let standing = self.mappings.iter().filter(|(_, one)| one.stands() && !one.is_asked_for());
+        let keys: Vec<Key> = standing.map(|(key, _)| key).collect();
         for key in keys {
             let wait = self.rng.jitter(spread, 0.0, 1.0);
-            if let Some(mapping) = self.mappings.get_mut(key) {
-                mapping.next = Next::Renew;
-            }
+            let Some(mapping) = self.mappings.get_mut(key) else { continue };
+            mapping.begin();
+            mapping.next = Next::Again;
+            let wait = wait.max(mapping.rested(self.now));
             self.arm(key, wait);
         }
     }

@@ -68,6 +68,7 @@ impl Client {
             self.counts.stray += 1;
             return;
         };
+        self.speaks_pcp = true;
         // After the match, in errors too (RFC 6887 §8.3).
         let valid = self.epoch.is_valid(self.now, response.epoch, Rule::Pcp);
         let lifetime = Duration::from_secs(response.lifetime.into()).min(LONGEST);
@@ -87,9 +88,11 @@ impl Client {
             NatPmpResponse::Address { .. } => self.counts.stray += 1,
             NatPmpResponse::Map { transport, result, epoch, internal_port, external_port, lifetime } => {
                 let key = self.names.get(&(transport.protocol(), internal_port)).copied();
-                let spoken =
-                    |key| self.mappings.get(key).is_some_and(|mapping| mapping.speech == Speech::NatPmp);
-                let Some(key) = key.filter(|key| spoken(*key)) else {
+                // NAT-PMP has no proof of its answers, so one counts only while a request waits.
+                let asked = |key| {
+                    self.mappings.get(key).is_some_and(|one| one.speech == Speech::NatPmp && one.waits())
+                };
+                let Some(key) = key.filter(|key| asked(*key)) else {
                     self.counts.stray += 1;
                     return;
                 };
@@ -114,6 +117,10 @@ impl Client {
         }
         for key in keys {
             let Some(mapping) = self.mappings.get_mut(key) else { continue };
+            // A server that has answered by PCP is not given up for 8 octets that anybody can forge.
+            if self.speaks_pcp && mapping.transmissions() < 2 {
+                continue;
+            }
             if mapping.transport().is_some() {
                 mapping.fall_back();
                 self.transmit(key);

@@ -13,7 +13,7 @@ const NAT_PMP_FIRST: Duration = Duration::from_millis(250);
 pub(super) const NAT_PMP_ATTEMPTS: u8 = 9;
 
 /// Renewals are never closer than this (RFC 6887 §11.2.1).
-const CLOSEST: Duration = Duration::from_secs(4);
+pub(super) const CLOSEST: Duration = Duration::from_secs(4);
 
 /// The wait for the response to a request of PCP; `before`: the wait of the transmission before.
 pub(super) fn wait(before: Option<Duration>, rng: &mut Random) -> Duration {

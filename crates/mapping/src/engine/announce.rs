@@ -14,6 +14,9 @@ use crate::wire::{Body, CLIENT_PORT, Options, Response, ResultCode};
 const PACKETS: u8 = 10;
 const GAP: Duration = Duration::from_millis(250);
 
+/// Age of an epoch from which hosts notice that it begins anew.
+const NOTICED: Duration = Duration::from_secs(4);
+
 const ALL_HOSTS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(224, 0, 0, 1)), CLIENT_PORT);
 const ALL_NODES: SocketAddr =
     SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1)), CLIENT_PORT);
@@ -33,9 +36,19 @@ impl Announcing {
 }
 
 impl Mapper {
-    /// Mappings were lost, or hosts have to ask again: the epoch begins anew, and all hosts are told.
+    /// Mappings were lost, or hosts have to ask again: the epoch begins anew, and all hosts are told. Hosts take an epoch for valid that is
+    /// up to 2 s off (RFC 6887 §8.5), so a loss that follows another one closely waits until they can notice it.
     pub(super) fn restart_epoch(&mut self) {
-        self.epoch_from = self.now;
+        if self.now.since(self.epoch_from) < NOTICED {
+            self.restart_at = Some(self.epoch_from + NOTICED);
+        } else {
+            self.begin_epoch();
+        }
+    }
+
+    /// Begins the epoch anew, and tells all hosts.
+    pub(super) fn begin_epoch(&mut self) {
+        (self.epoch_from, self.restart_at) = (self.now, None);
         self.announce();
     }
 

@@ -10,9 +10,12 @@ use super::io::{Failure, Inside};
 use super::outbox::Back;
 use super::record::{Asked, Holder, seconds};
 use crate::wire::{
-    Body, Known, Map, NatPmpResponse, NatPmpResult, OptionCode, Options, Request, Response, ResultCode,
-    Transport, Version, refusal,
+    Body, Known, MAX_OCTETS, Map, NatPmpResponse, NatPmpResult, OptionCode, Options, Request, Response,
+    ResultCode, Transport, Version, refusal,
 };
+
+/// Octets of a MAP response without options.
+const MAP_OCTETS: usize = 60;
 
 impl Mapper {
     /// Sends what `write` composes to a host.
@@ -50,7 +53,10 @@ impl Mapper {
         // Only requests that could be read get here.
         let Ok(request) = Request::parse(octets) else { return };
         let Body::Map(map) = request.body else { return };
+        let room = MAX_OCTETS - MAP_OCTETS;
         let options = processed(&request.options, description);
+        // A kept description can be longer than that of the request.
+        let options = if options.len() > room { processed(&request.options, None) } else { options };
         let options = Options::from_octets(&options).unwrap_or_default();
         let body = Body::Map(Map { external: place, ..map });
         let response = Response { result: ResultCode::SUCCESS, lifetime, epoch, body, options };

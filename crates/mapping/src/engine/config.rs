@@ -38,6 +38,10 @@ pub struct Config {
     pub host_rate: u32,
     /// Requests with PREFER_FAILURE in a second of one host, which could be used to try all ports; 0: no limit.
     pub exact_rate: u32,
+    /// Questions to the path in a second because of requests of all hosts; 0: no limit.
+    pub open_rate: u32,
+    /// The same because of requests of one host, with a quarter of it at once; 0: no limit.
+    pub host_open_rate: u32,
     /// How long a request waits for the path before it is answered by NETWORK_FAILURE.
     pub patience: Duration,
     /// How long a lost mapping is asked for again before its client is told.
@@ -62,6 +66,8 @@ impl Default for Config {
             rate: 500,
             host_rate: 100,
             exact_rate: 8,
+            open_rate: 50,
+            host_open_rate: 20,
             patience: Duration::from_secs(10),
             repair: Duration::from_secs(30),
         }

@@ -11,6 +11,8 @@ use super::config::Config;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Served {
     pub(super) ifindex: IfIndex,
+    /// The addresses to which requests come.
+    addresses: Vec<IpAddr>,
     /// The addresses from which announcements leave, one of each IP version that it has.
     pub(super) ipv4: Option<IpAddr>,
     pub(super) ipv6: Option<IpAddr>,
@@ -34,7 +36,8 @@ impl Interfaces {
                     |ipv4: bool| interface.addresses.iter().copied().find(|one| one.is_ipv4() == ipv4);
                 // An announcement of IPv6 leaves from the link's own address (RFC 6887 §14.1.3: the address of the service).
                 let link = interface.addresses.iter().copied().find(|one| is_link_local_v6(*one));
-                Served { ifindex: interface.ifindex, ipv4: first(true), ipv6: link.or_else(|| first(false)) }
+                let (ifindex, addresses) = (interface.ifindex, interface.addresses.clone());
+                Served { ifindex, addresses, ipv4: first(true), ipv6: link.or_else(|| first(false)) }
             })
             .collect();
         self.own = interfaces.iter().flat_map(|interface| interface.addresses.iter().copied()).collect();
@@ -46,10 +49,9 @@ impl Interfaces {
     }
 
     /// Whether a request that came in here from `client` to `local` is accepted: by an interface that is served, to an address of this
-    /// node, and from a host that is not this node (RFC 6887 §8.2).
+    /// interface, and from a host that is not this node (RFC 6887 §8.2; RFC 6886 §3.3: not to the external address).
     pub(super) fn accepts(&self, ifindex: IfIndex, client: IpAddr, local: IpAddr) -> bool {
-        self.served.iter().any(|one| one.ifindex == ifindex)
-            && self.own.contains(&local)
+        self.served.iter().any(|one| one.ifindex == ifindex && one.addresses.contains(&local))
             && !self.own.contains(&client)
             && is_host(client)
     }

@@ -13,7 +13,7 @@ use crate::wire::{Filter, NatPmpResult, ResultCode};
 pub enum Input<'a> {
     /// A deadline is due.
     Timer,
-    /// A datagram to the port of PCP and NAT-PMP.
+    /// A datagram to the port of PCP and NAT-PMP. It came in by the interface of the route to its source: who drives the engine has looked.
     Packet(Received<'a>),
     /// All interfaces of the node; given at the start and after each change.
     Interfaces(&'a [Interface]),
@@ -151,7 +151,7 @@ impl Failure {
 pub enum Change {
     /// The path gave it another external place.
     Moved(SocketAddr),
-    /// A node of the path lost or ended it. The engine asks again.
+    /// The path lost or ended it, and no node has it any more. The engine asks again.
     Lost,
 }
 

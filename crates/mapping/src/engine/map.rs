@@ -28,6 +28,8 @@ struct Demands {
     filters: Vec<Filter>,
     /// What to keep as description: nothing if the option is absent or no UTF-8, an empty text to erase it.
     description: Option<Box<str>>,
+    /// The option was there, whatever it contained.
+    described: bool,
 }
 
 impl Mapper {
@@ -46,6 +48,9 @@ impl Mapper {
             return;
         }
         let known = self.mappings.find(&inside);
+        if self.is_elsewhere(known, back) {
+            return;
+        }
         if let Some(key) = known
             && let Some(rest) = self.foreign_nonce(key, map)
         {
@@ -94,7 +99,10 @@ impl Mapper {
                     }
                     self.add_filter(&mut demands, filter, request)?;
                 }
+                // An option that is understood and may be there once (RFC 6887 §7.3, RFC 7220 §2).
+                Some(Known::Description(_)) if demands.described => return Err(ResultCode::MALFORMED_OPTION),
                 Some(Known::Description(text)) => {
+                    demands.described = true;
                     let text = core::str::from_utf8(text).ok().filter(|text| !text.contains('\0'));
                     demands.description =
                         text.map(|text| signalbox_wire::beginning(text, KEPT_DESCRIPTION).into());
@@ -134,6 +142,17 @@ impl Mapper {
         Ok(())
     }
 
+    /// Whether a mapping belongs to a host behind another interface. A host here that names its address is another one: it gets no answer.
+    pub(super) fn is_elsewhere(&mut self, known: Option<Key>, back: Back) -> bool {
+        let record = known.and_then(|key| self.mappings.get(key));
+        let elsewhere = record.is_some_and(|record| record.back.ifindex != back.ifindex);
+        if elsewhere {
+            self.counters.foreign += 1;
+            tracing::debug!(client = %back.client, reason = "the host is behind another interface", "request dropped");
+        }
+        elsewhere
+    }
+
     /// What is left of a mapping that another nonce made; nothing if the nonce is right or the mapping has none.
     fn foreign_nonce(&self, key: Key, map: &Map) -> Option<u32> {
         let record = self.mappings.get(key)?;
@@ -159,6 +178,7 @@ impl Mapper {
         record.description = demands.description.filter(|text| !text.is_empty());
         match self.enter(record) {
             Ok(()) => {}
+            Err(NoPlace::ForNow) => self.busy(back),
             Err(NoPlace::OfHost) => self.refuse_limit(back, octets, ResultCode::USER_EX_QUOTA),
             Err(NoPlace::OfAll) => self.refuse_limit(back, octets, ResultCode::NO_RESOURCES),
         }
@@ -180,17 +200,38 @@ impl Mapper {
     ) -> Record {
         let stage = Stage::Asking { asked, until: self.now + self.config.patience };
         let (filters, description) = (Vec::new(), None);
-        Record { inside, holder, back, wish, filters, description, stage, link: Link::default() }
+        Record {
+            inside,
+            holder,
+            back,
+            wish,
+            filters,
+            description,
+            stage,
+            asked_again: None,
+            link: Link::default(),
+        }
     }
 
     /// Enters a record and asks the path, if there is a place.
     pub(super) fn enter(&mut self, record: Record) -> Result<(), NoPlace> {
         self.mappings.place(record.inside.client, &self.config)?;
+        if !self.may_open(record.back) {
+            return Err(NoPlace::ForNow);
+        }
         let wanted = wanted(&record);
         if let Some(id) = self.mappings.insert(record) {
             self.out.open(id, wanted);
         }
         Ok(())
+    }
+
+    /// Whether the path may be asked for one more, by the rates of the host and of all hosts.
+    fn may_open(&mut self, back: Back) -> bool {
+        let client = back.client.ip();
+        let Self { open_rate, host_open_rate, mappings, now, .. } = self;
+        host_open_rate.allow(*now, &(source(client), back.ifindex))
+            && open_rate.allow(*now, (client, back.ifindex), || mappings.has_standing(client))
     }
 
     /// Takes a request for a mapping that exists.
@@ -217,10 +258,19 @@ impl Mapper {
             return self.refuse_pcp(back, octets, true, code, code.usual_lifetime());
         }
         let same = filters == record.filters;
+        let filtered = demands.cleared || !demands.filters.is_empty();
         match &record.stage {
             Stage::Standing { .. } if !same => {
+                if !self.may_open(back) {
+                    return self.busy(back);
+                }
                 let asked = Asked { octets: octets.into(), lifetime };
-                self.change_filters(key, back, asked, filters, demands);
+                self.change_filters(key, back, asked, filters, (map, demands));
+                return;
+            }
+            // A retransmission of the request whose filters the path has not granted yet.
+            Stage::Changing { .. } if filtered && same => {
+                self.mappings.change(key, |record| record.back = back);
                 return;
             }
             // One change at a time; the host sends its request again.
@@ -232,12 +282,12 @@ impl Mapper {
             | Stage::Changing { .. }
             | Stage::Repairing { .. } => {}
         }
-        let nonce = map.nonce;
+        let (nonce, wish) = (map.nonce, map.external);
         let kept = self.mappings.change(key, |record| {
             record.back = back;
             // A mapping of NAT-PMP is the host's own from now on.
             record.holder = Holder::Pcp(nonce);
-            record.wish.exactly = demands.exactly;
+            record.wish = Wish { place: wish, exactly: demands.exactly };
             describe(record, demands.description);
             prolong(&mut record.stage, ends);
             record.description.clone()
@@ -252,7 +302,15 @@ impl Mapper {
     }
 
     /// Asks the path for other filters of a mapping that stands.
-    fn change_filters(&mut self, key: Key, back: Back, asked: Asked, filters: Vec<Filter>, demands: Demands) {
+    fn change_filters(
+        &mut self,
+        key: Key,
+        back: Back,
+        asked: Asked,
+        filters: Vec<Filter>,
+        (map, demands): (&Map, Demands),
+    ) {
+        let nonce = map.nonce;
         let until = self.now + self.config.patience;
         let wanted = self.mappings.change(key, |record| {
             let (Some((place, ends)), before) =
@@ -261,6 +319,7 @@ impl Mapper {
                 return wanted(record);
             };
             record.back = back;
+            record.holder = Holder::Pcp(nonce);
             record.wish = Wish { place, exactly: demands.exactly };
             describe(record, demands.description);
             record.stage = Stage::Changing { place, ends, asked, before, until };

@@ -59,10 +59,15 @@ pub struct Mapper {
     rate: SharedRate,
     host_rate: RateShares,
     exact_rate: RateShares,
+    /// Questions to the path because of requests, of all hosts and of each host.
+    open_rate: SharedRate,
+    host_open_rate: RateShares,
     /// The address by which hosts outside reach mappings, and the last one that was known.
     outside: Option<Ipv4Addr>,
     last_outside: Option<Ipv4Addr>,
     epoch_from: Time,
+    /// When the epoch begins anew, because it had begun too short a time before for hosts to notice another loss.
+    restart_at: Option<Time>,
     announcing: Option<Announcing>,
     /// The first announcement was made.
     started: bool,
@@ -77,6 +82,8 @@ impl Mapper {
         let rate = SharedRate::new(config.rate, config.rate, Some(KeyedHasher::new(&mut rng)));
         let host_rate = RateShares::new(config.host_rate, KeyedHasher::new(&mut rng));
         let exact_rate = RateShares::new(config.exact_rate, KeyedHasher::new(&mut rng));
+        let open_rate = SharedRate::new(config.open_rate, config.open_rate, Some(KeyedHasher::new(&mut rng)));
+        let host_open_rate = RateShares::new(config.host_open_rate, KeyedHasher::new(&mut rng));
         Self {
             mappings: Mappings::new(&config, &mut rng),
             config,
@@ -86,9 +93,12 @@ impl Mapper {
             rate,
             host_rate,
             exact_rate,
+            open_rate,
+            host_open_rate,
             outside: None,
             last_outside: None,
             epoch_from: Time::ZERO,
+            restart_at: None,
             announcing: None,
             started: false,
             out: Outbox::default(),
@@ -99,6 +109,9 @@ impl Mapper {
     pub fn handle(&mut self, now: Time, input: Input<'_>) {
         self.now = self.now.max(now);
         self.run_timers(matches!(input, Input::Timer));
+        if self.restart_at.is_some_and(|at| at <= self.now) {
+            self.begin_epoch();
+        }
         self.send_announcements();
         match input {
             Input::Timer => {}
@@ -123,7 +136,7 @@ impl Mapper {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         let announcing = self.announcing.map(|announcing| announcing.next());
-        self.mappings.next_deadline().into_iter().chain(announcing).min()
+        self.mappings.next_deadline().into_iter().chain(announcing).chain(self.restart_at).min()
     }
 
     /// The tables that users can fill.
@@ -147,7 +160,7 @@ impl Mapper {
     /// The first interfaces are known: this server has no mappings that hosts may know of, and says so.
     fn start(&mut self) {
         if !core::mem::replace(&mut self.started, true) {
-            self.restart_epoch();
+            self.begin_epoch();
         }
     }
 

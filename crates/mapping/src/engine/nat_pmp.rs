@@ -9,6 +9,7 @@ use super::io::Inside;
 use super::map::prolong;
 use super::outbox::Back;
 use super::record::{Asked, Holder, Wish, seconds};
+use super::table::NoPlace;
 use crate::wire::{NatPmpResponse, NatPmpResult, Transport};
 
 impl Mapper {
@@ -40,13 +41,22 @@ impl Mapper {
         lifetime: u32,
     ) {
         let lifetime = lifetime.min(seconds(self.config.max_lifetime));
-        let Some(key) = self.mappings.find(&inside) else {
+        let known = self.mappings.find(&inside);
+        if self.is_elsewhere(known, back) {
+            return;
+        }
+        let Some(key) = known else {
             let place = SocketAddr::new(nowhere(inside.client).ip(), wish);
-            let asked = Asked { octets: octets.into(), lifetime };
+            // What stands behind a request says nothing.
+            let asked = Asked { octets: octets.get(..12).unwrap_or(octets).into(), lifetime };
             let record = self.record(back, inside, Holder::NatPmp, Wish { place, exactly: false }, asked);
-            if self.enter(record).is_err() {
-                self.counters.refused += 1;
-                self.refuse_nat_pmp(back, (transport, inside.port), NatPmpResult::OUT_OF_RESOURCES);
+            match self.enter(record) {
+                Ok(()) => {}
+                Err(NoPlace::ForNow) => self.busy(back),
+                Err(NoPlace::OfHost | NoPlace::OfAll) => {
+                    self.counters.refused += 1;
+                    self.refuse_nat_pmp(back, (transport, inside.port), NatPmpResult::OUT_OF_RESOURCES);
+                }
             }
             return;
         };
@@ -86,6 +96,9 @@ impl Mapper {
     /// Deletes a mapping. One that does not exist is answered like one that did (RFC 6886 §3.4).
     fn delete_one(&mut self, back: Back, transport: Transport, inside: &Inside) {
         let key = self.mappings.find(inside);
+        if self.is_elsewhere(key, back) {
+            return;
+        }
         let foreign =
             key.and_then(|key| self.mappings.get(key)).is_some_and(|record| record.holder != Holder::NatPmp);
         if foreign {
@@ -100,7 +113,7 @@ impl Mapper {
     /// Deletes all mappings of a host and transport that NAT-PMP made. The result says whether others are left (RFC 6886 §3.4).
     fn delete_all(&mut self, back: Back, transport: Transport) {
         let mut result = NatPmpResult::SUCCESS;
-        for key in self.mappings.of_client(back.client.ip(), transport.protocol()) {
+        for key in self.mappings.of_client((back.client.ip(), back.ifindex), transport.protocol()) {
             if self.mappings.get(key).is_some_and(|record| record.holder == Holder::NatPmp) {
                 self.delete(key);
             } else {

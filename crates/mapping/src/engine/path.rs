@@ -36,6 +36,7 @@ impl Mapper {
                 }
             }
             (Stage::Changing { .. }, Err(failure)) => self.take_back(key, failure),
+            (Stage::Repairing { again: None, stale: true, .. }, _) => self.ask_again(key),
             (Stage::Repairing { again: None, .. }, Ok(place)) => self.repaired(key, place),
             (Stage::Repairing { again: None, .. }, Err(_)) => {
                 let at = self.now + AGAIN;
@@ -86,7 +87,7 @@ impl Mapper {
         let until = self.now + self.config.repair;
         let asked = self.mappings.change(key, |record| {
             let (place, ends) = record.told()?;
-            let repairing = Stage::Repairing { place, ends, until, again: None };
+            let repairing = Stage::Repairing { place, ends, until, again: None, stale: false };
             let Stage::Changing { asked, before, .. } = core::mem::replace(&mut record.stage, repairing)
             else {
                 return None;
@@ -102,10 +103,12 @@ impl Mapper {
 
     /// Asks the path for a lost mapping, with the old place as wish.
     fn ask_again(&mut self, key: Key) {
+        let now = self.now;
         let asked = self.mappings.change(key, |record| {
-            let Stage::Repairing { place, again, .. } = &mut record.stage else { return None };
-            *again = None;
+            let Stage::Repairing { place, again, stale, .. } = &mut record.stage else { return None };
+            (*again, *stale) = (None, false);
             let place = *place;
+            record.asked_again = Some(now);
             let mut wanted = wanted(record);
             // Another place is better than none; the host is told.
             (wanted.wish, wanted.exactly) = (place, false);
@@ -149,11 +152,13 @@ impl Mapper {
                 }
             }
             Change::Lost => {
-                let until = self.now + self.config.repair;
+                let (now, until) = (self.now, self.now + self.config.repair);
                 let lost = self.mappings.change(key, |record| match record.stage {
                     Stage::Standing { place, ends, .. } => {
-                        record.stage = Stage::Repairing { place, ends, until, again: None };
-                        true
+                        // A path that loses it again and again does not set the pace.
+                        let again = record.asked_again.map(|at| at + AGAIN).filter(|again| *again > now);
+                        record.stage = Stage::Repairing { place, ends, until, again, stale: false };
+                        again.is_none()
                     }
                     // What the path was asked for last decides.
                     Stage::Asking { .. } | Stage::Changing { .. } | Stage::Repairing { .. } => false,
@@ -229,15 +234,18 @@ impl Mapper {
         });
     }
 
-    /// The path did not answer a change in time. Its answer decides what becomes of the mapping; the host is told now.
+    /// The path did not answer a change in time. The host is told now; when the answer comes, the path is asked for the mapping as it was.
     fn give_up_change(&mut self, key: Key) {
         let until = self.now + self.config.repair;
         let asked = self.mappings.change(key, |record| {
             let (place, ends) = record.told()?;
-            let repairing = Stage::Repairing { place, ends, until, again: None };
-            let Stage::Changing { asked, .. } = core::mem::replace(&mut record.stage, repairing) else {
+            let repairing = Stage::Repairing { place, ends, until, again: None, stale: true };
+            let Stage::Changing { asked, before, .. } = core::mem::replace(&mut record.stage, repairing)
+            else {
                 return None;
             };
+            // The host is told that nothing has changed.
+            record.filters = before;
             Some(asked)
         });
         let Some(asked) = asked.flatten() else { return };

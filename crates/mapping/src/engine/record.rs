@@ -66,6 +66,8 @@ pub(super) enum Stage {
         until: Time,
         /// When the next question is due; nothing while one waits for its answer.
         again: Option<Time>,
+        /// The answer that is waited for is to a question of before, and says nothing about this one.
+        stale: bool,
     },
 }
 
@@ -79,6 +81,8 @@ pub(super) struct Record {
     pub(super) filters: Vec<Filter>,
     pub(super) description: Option<Box<str>>,
     pub(super) stage: Stage,
+    /// When the path was asked again last, because it had lost the mapping.
+    pub(super) asked_again: Option<Time>,
     pub(super) link: Link,
 }
 

@@ -7,7 +7,7 @@ use signalbox_core::index::{Index, KeyedHasher};
 use signalbox_core::shares::{Refused, Shares, source};
 use signalbox_core::slab::{Key, Slab};
 use signalbox_core::wheel::Wheel;
-use signalbox_core::{Random, Time, invariant};
+use signalbox_core::{IfIndex, Random, Time, invariant};
 
 use super::config::Config;
 use super::io::{Inside, MappingId};
@@ -20,6 +20,8 @@ pub(super) enum NoPlace {
     OfHost,
     /// The table is full, or what is left is for other hosts.
     OfAll,
+    /// The path is asked for too much at the moment.
+    ForNow,
 }
 
 #[derive(Debug)]
@@ -138,13 +140,13 @@ impl Mappings {
         keys.iter().any(|key| self.records.get(*key).is_some_and(|one| one.told().is_some()))
     }
 
-    /// The mappings of one address and protocol.
-    pub(super) fn of_client(&self, client: IpAddr, protocol: u8) -> Vec<Key> {
+    /// The mappings of one address behind this interface, and of one protocol.
+    pub(super) fn of_client(&self, (client, ifindex): (IpAddr, IfIndex), protocol: u8) -> Vec<Key> {
         let keys = self.hosts.get(&source(client)).map_or(&[][..], Vec::as_slice);
         let same = |key: &Key| {
-            self.records
-                .get(*key)
-                .is_some_and(|one| one.inside.client == client && one.inside.protocol == protocol)
+            self.records.get(*key).is_some_and(|one| {
+                one.inside.client == client && one.back.ifindex == ifindex && one.inside.protocol == protocol
+            })
         };
         keys.iter().copied().filter(same).collect()
     }

@@ -107,6 +107,8 @@ impl World {
                 };
                 let at = usize::from(kind >> 4) % self.open.len().max(1);
                 if let Some(id) = self.open.get(at).copied() {
+                    // No node of the path has a lost one.
+                    self.open.retain(|one| *one != id || change != Change::Lost);
                     self.handle(Input::Changed { id, change });
                 }
             }

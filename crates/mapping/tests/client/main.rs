@@ -166,6 +166,10 @@ fn a_mapping_is_renewed() {
     let renewal = renewal.clone();
     assert_eq!(rig.granted(&renewal, "203.0.113.9:4444", 1_000).len(), 1);
     let seen = rig.wait(Duration::from_secs(1_000));
+    // PCP-11.2.1-03: single packets at a half, three quarters, seven eighths and so on.
+    let times: Vec<_> = seen.iter().map(|(at, _)| at.as_secs()).collect();
+    assert!((500..=626).contains(&times[0]) && (750..=813).contains(&times[1]), "{times:?}");
+    assert!(times[..times.len() - 1].windows(2).all(|pair| pair[1] - pair[0] >= 4), "{times:?}");
     assert_eq!(seen.last().unwrap(), &(Duration::from_secs(1_000), Seen::Event(Event::Ended { name: NAME })));
     assert_eq!(rig.client.len(), 0);
 }
@@ -393,4 +397,82 @@ fn a_full_table() {
         matches!(&seen[..], [Seen::Event(Event::Refused { code: ResultCode::NO_RESOURCES, .. })]),
         "{seen:?}"
     );
+}
+
+/// A server whose epochs change with each response does not set the pace.
+#[test]
+fn a_server_with_changing_epochs() {
+    let mut rig = Rig::new();
+    for port in 1..=8 {
+        let octets = rig.asked(Wanted { port, ..wanted() });
+        rig.granted(&octets, "203.0.113.9:1", 7_200);
+    }
+    rig.wait(Duration::from_secs(100));
+    let mut waiting = vec![rig.asked(Wanted { port: 1, ..wanted() })];
+    let mut sent = 0;
+    for round in 0..200_u32 {
+        let epoch = if round % 2 == 0 { 0 } else { 1_000_000 };
+        for octets in std::mem::take(&mut waiting) {
+            let seen = rig.packet(&answer(&octets, ResultCode::SUCCESS, "203.0.113.9:1", 7_200, epoch));
+            assert!(seen.iter().all(|one| matches!(one, Seen::Event(_))), "{seen:?}");
+        }
+        for (_, one) in rig.wait(Duration::from_millis(10)) {
+            let Seen::Sent(octets) = one else { panic!("{one:?}") };
+            sent += 1;
+            waiting.push(octets);
+        }
+    }
+    assert!((7..=16).contains(&sent), "{sent} requests in 2 s");
+}
+
+/// A mapping that stands outlives a server that is silent at its renewal; a forged response that answers nothing changes nothing.
+#[test]
+fn nat_pmp_at_a_renewal() {
+    let mut rig = Rig::new();
+    rig.asked(wanted());
+    let unsupported = composed(|w| NatPmpResponse::UnsupportedVersion { epoch: 9 }.encode(w));
+    rig.packet(&unsupported);
+    let granted = |external_port| NatPmpResponse::Map {
+        transport: Transport::Tcp,
+        result: NatPmpResult::SUCCESS,
+        epoch: 9,
+        internal_port: 22_000,
+        external_port,
+        lifetime: 7_200,
+    };
+    assert_eq!(rig.packet(&composed(|w| granted(4_444).encode(w))).len(), 1);
+    assert_eq!(rig.packet(&composed(|w| granted(5_555).encode(w))), [], "nothing was asked");
+    let seen = rig.wait(Duration::from_secs(4_501));
+    assert!(matches!(seen[0].1, Seen::Sent(_)));
+    rig.packet(&unsupported);
+    let seen = rig.wait(Duration::from_secs(2_690));
+    assert!(seen.iter().all(|(_, one)| matches!(one, Seen::Sent(_))), "{seen:?}");
+    assert_eq!(rig.client.len(), 1);
+    let seen = rig.wait(Duration::from_secs(20));
+    assert_eq!(seen.last().map(|(_, one)| one.clone()), Some(Seen::Event(Event::Ended { name: NAME })));
+}
+
+/// A server that has answered by PCP is not given up for one packet without a proof.
+#[test]
+fn a_forged_fallback() {
+    let mut rig = Rig::new();
+    let octets = rig.asked(wanted());
+    rig.granted(&octets, "203.0.113.9:1", 600);
+    rig.asked(Wanted { port: 80, ..wanted() });
+    let unsupported = composed(|w| NatPmpResponse::UnsupportedVersion { epoch: 9 }.encode(w));
+    assert_eq!(rig.packet(&unsupported), []);
+    assert!(!rig.client.speaks_nat_pmp((6, 80)));
+}
+
+/// A mapping that is wanted again while it is released does not end with the release.
+#[test]
+fn a_release_that_is_taken_back() {
+    let mut rig = Rig::new();
+    rig.asked(wanted());
+    rig.client.release(rig.now, NAME);
+    rig.seen();
+    rig.asked(wanted());
+    let seen = rig.wait(Duration::from_secs(40));
+    assert!(seen.iter().all(|(_, one)| matches!(one, Seen::Sent(_))), "{seen:?}");
+    assert_eq!(rig.client.len(), 1);
 }

@@ -13,6 +13,7 @@ fn who_is_not_answered() {
         (OUTSIDE, "198.51.100.7:4000", "203.0.113.1"),
         (OUTSIDE, "192.168.1.20:4000", "192.168.1.1"),
         (INSIDE, "192.168.1.20:4000", "192.168.1.99"),
+        (INSIDE, "192.168.1.20:4000", "203.0.113.1"),
         (INSIDE, "192.168.1.1:4000", "192.168.1.1"),
         (INSIDE, "203.0.113.1:4000", "192.168.1.1"),
         (INSIDE, "0.0.0.0:4000", "192.168.1.1"),
@@ -29,7 +30,7 @@ fn who_is_not_answered() {
             assert!(seen.is_empty(), "{from} to {to}: {seen:?}");
         }
     }
-    assert_eq!(rig.counters().foreign, 26);
+    assert_eq!(rig.counters().foreign, 28);
     let from = vec![signalbox_core::node::Prefix { addr: address("192.168.1.0"), len: 28 }];
     let mut rig = Rig::new(Config { from, ..config() });
     assert!(rig.datagram(host(), &request).is_empty(), "not one of those that may ask");
@@ -95,4 +96,23 @@ fn answers_about_nothing() {
         assert!(rig.handle(Input::Changed { id, change: Change::Lost }).is_empty());
     }
     assert_eq!(rig.mapper.len(), 0);
+}
+
+/// PCP-8.2-01: a host behind another served interface does not speak for a host of this one.
+#[test]
+fn a_host_behind_another_interface() {
+    let mut rig = Rig::new(Config { interfaces: vec!["lan".to_owned(), "wan".to_owned()], ..config() });
+    let (id, _) = rig.asked(host(), &nat_pmp(Transport::Tcp, 80, 0, 600));
+    rig.opened(id, Ok("203.0.113.1:7000"));
+    rig.standing();
+    for octets in [
+        nat_pmp(Transport::Tcp, 80, 0, 0),
+        nat_pmp(Transport::Tcp, 80, 0, 600),
+        Ask::default().octets(),
+        Ask::default().lifetime(0).octets(),
+    ] {
+        assert!(rig.datagram_by(OUTSIDE, host(), "203.0.113.1", &octets).is_empty());
+    }
+    assert_eq!(rig.datagram_by(OUTSIDE, host(), "203.0.113.1", &nat_pmp(Transport::Tcp, 0, 0, 0)).len(), 1);
+    assert_eq!(rig.mapper.len(), 2);
 }

@@ -41,7 +41,14 @@ fn requests_that_wait() {
 /// A table that few hosts fill has places for others.
 #[test]
 fn a_full_table_has_places_for_hosts_with_few() {
-    let mut rig = Rig::new(Config { max_mappings: 256, max_of_host: 256, max_waiting: 256, ..config() });
+    let mut rig = Rig::new(Config {
+        max_mappings: 256,
+        max_of_host: 256,
+        max_waiting: 256,
+        open_rate: 0,
+        host_open_rate: 0,
+        ..config()
+    });
     let mut refused = 0;
     for port in 1..=256 {
         let (from, octets) = ask_of(20, port);
@@ -90,4 +97,22 @@ fn trying_all_ports() {
         rig.wait(Duration::from_millis(10));
     }
     assert!((8..=90).contains(&asked), "{asked} in 10 s");
+}
+
+/// A host that makes and deletes mappings does not flood the path.
+#[test]
+fn mappings_that_come_and_go() {
+    let mut rig = Rig::new(config());
+    let mut asked = 0;
+    for _ in 0..500 {
+        for ask in [Ask::default(), Ask::default().lifetime(0)] {
+            asked += rig
+                .datagram(host(), &ask.octets())
+                .iter()
+                .filter(|seen| matches!(seen, Seen::Open(..)))
+                .count();
+        }
+        rig.wait(Duration::from_millis(20));
+    }
+    assert!((100..=210).contains(&asked), "asked {asked} times in 10 s");
 }

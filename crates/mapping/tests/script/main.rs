@@ -6,4 +6,5 @@ mod limits;
 mod map;
 mod nat_pmp;
 mod path;
+mod random;
 mod rig;

@@ -281,3 +281,51 @@ fn a_mapping_is_cleared() {
     assert_eq!(rig.handle(clear(1)), [Seen::Close(id), Seen::Event(1, Event::Cleared)]);
     assert_eq!(rig.handle(clear(2)), [Seen::Event(2, Event::Unknown)]);
 }
+
+/// PCP-7.3-06: DESCRIPTION may be there once. The answer is no longer than a message.
+#[test]
+fn a_description_that_is_there_twice() {
+    let mut rig = Rig::new(config());
+    rig.standing();
+    let many = (0..200).fold(Ask::default(), |ask, _| ask.raw("80000000"));
+    let refused = rig.result(host(), &many.option(Known::Description(&[b'a'; 128])).octets());
+    assert_eq!(refused, (ResultCode::MALFORMED_OPTION, 1_800));
+    rig.answer(host(), &Ask::default().option(Known::Description(&[b'a'; 128])).octets());
+    let long =
+        (0..43).fold(Ask::default(), |ask, _| ask.raw("03000014 00600000 00000000000000000000ffff00000000"));
+    let long = Ask {
+        options: [long.options[..1_032 - 24].to_vec(), vec![0x80, 0, 0, 1, 0xff, 0, 0, 0]].concat(),
+        ..long
+    };
+    let (id, _) = rig.asked(host(), &long.octets());
+    let answer = rig.opened(id, Ok("203.0.113.1:50000"));
+    assert!(answer.len() <= 1_100, "{} octets", answer.len());
+}
+
+/// PCP-11.3-19: a repetition of a request with filters is not answered before the path has granted them.
+#[test]
+fn filters_that_wait_are_not_granted_twice() {
+    let mut rig = Rig::new(config());
+    rig.standing();
+    let ask = Ask::default().option(filter("192.0.2.1/32", 1)).octets();
+    let (id, _) = rig.asked(host(), &ask);
+    assert!(rig.datagram(place("192.168.1.20:41000"), &ask).is_empty());
+    let seen = rig.handle(Input::Opened { id, result: Ok(place("203.0.113.1:50000")) });
+    let [Seen::Datagram { to, .. }] = &seen[..] else { panic!("{seen:?}") };
+    assert_eq!(*to, place("192.168.1.20:41000"));
+}
+
+/// PCP with filters takes over a mapping of NAT-PMP, too.
+#[test]
+fn filters_take_over_a_mapping_of_nat_pmp() {
+    let mut rig = Rig::new(config());
+    let (id, _) = rig.asked(host(), &nat_pmp(Transport::Tcp, 80, 0, 600));
+    rig.opened(id, Ok("203.0.113.1:7000"));
+    let (id, _) = rig.asked(host(), &Ask::default().port(80).option(filter("192.0.2.1/32", 1)).octets());
+    rig.opened(id, Ok("203.0.113.1:7000"));
+    let answer = rig.answer(host(), &nat_pmp(Transport::Tcp, 80, 0, 0));
+    let NatPmpResponse::Map { result, .. } = NatPmpResponse::parse(&answer).unwrap() else {
+        panic!("{answer:?}")
+    };
+    assert_eq!(result, NatPmpResult::NOT_AUTHORIZED);
+}

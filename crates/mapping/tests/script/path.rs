@@ -173,3 +173,66 @@ fn nat_pmp_learns_of_a_move_by_the_epoch() {
     let pcp = rig.answer(host(), &Ask::default().lifetime(0).octets());
     assert_eq!(pcp[8..12], [0; 4], "both protocols have one epoch");
 }
+
+/// PCP-7.3-04: a change that the path answers too late has changed nothing.
+#[test]
+fn a_change_that_is_answered_too_late() {
+    for late in [Err(Failure::Filters), Ok(place("203.0.113.1:50000"))] {
+        let mut rig = Rig::new(config());
+        rig.standing();
+        let (id, _) = rig.asked(host(), &Ask::default().option(filter("192.0.2.1/32", 1)).octets());
+        let told = datagrams(&rig.wait(second(11)));
+        assert_eq!(told.len(), 1);
+        assert_eq!(ResultCode(told[0].1[3]), ResultCode::NETWORK_FAILURE);
+        let seen = rig.handle(Input::Opened { id, result: late });
+        let [Seen::Open(_, wanted)] = &seen[..] else { panic!("{seen:?}") };
+        assert!(wanted.filters.is_empty(), "as it was before");
+        assert!(rig.handle(Input::Opened { id, result: Ok(place("203.0.113.1:50000")) }).is_empty());
+        assert_eq!(rig.mapper.mappings().next().unwrap().state, State::Standing);
+    }
+}
+
+/// A path that loses a mapping again and again does not set the pace.
+#[test]
+fn a_path_that_loses_a_mapping_again_and_again() {
+    let mut rig = Rig::new(config());
+    let id = rig.standing();
+    let mut asked = 0;
+    for _ in 0..1_000 {
+        for seen in rig.handle(Input::Changed { id, change: Change::Lost }) {
+            assert!(matches!(seen, Seen::Open(..)), "{seen:?}");
+            asked += 1;
+            rig.handle(Input::Opened { id, result: Ok(place("203.0.113.1:50000")) });
+        }
+        let more = rig.wait(Duration::from_millis(10));
+        asked += more.len();
+        if !more.is_empty() {
+            rig.handle(Input::Opened { id, result: Ok(place("203.0.113.1:50000")) });
+        }
+    }
+    assert!((2..=4).contains(&asked), "asked {asked} times in 10 s");
+}
+
+/// Many mappings of NAT-PMP that move together are one announcement, and those that move a moment later are not hidden by the epoch.
+#[test]
+fn moves_of_many_mappings_are_one_announcement() {
+    let mut rig = Rig::new(Config { host_open_rate: 0, ..config() });
+    let mut ids = Vec::new();
+    for port in 1..=8 {
+        let (id, _) = rig.asked(host(), &nat_pmp(Transport::Udp, port, 0, 7_200));
+        rig.opened(id, Ok("203.0.113.1:6001"));
+        ids.push(id);
+    }
+    rig.wait(second(100));
+    let mut sent = 0;
+    for id in ids {
+        sent += rig.handle(Input::Changed { id, change: Change::Moved(place("203.0.113.1:6002")) }).len();
+    }
+    assert_eq!(sent, 3, "one of each kind");
+    rig.wait(second(5));
+    let NatPmpResponse::Address { epoch, .. } = NatPmpResponse::parse(&rig.answer(host(), &[0, 0])).unwrap()
+    else {
+        panic!()
+    };
+    assert_eq!(epoch, 1, "it began anew once more after 4 s");
+}
