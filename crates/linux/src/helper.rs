@@ -21,6 +21,7 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::fcntl::{self, AtFlags, OFlag};
 use nix::sys::signal::{SigSet, Signal};
@@ -52,6 +53,8 @@ pub(crate) const READY: u8 = b'K';
 /// Something could not be opened: the reason as text.
 pub(crate) const REFUSED: u8 = b'E';
 
+/// Time after which interfaces that could not be read are read again.
+const READ_AGAIN: Duration = Duration::from_secs(1);
 /// Signals that do not end the process where they come: it removes first what it made.
 const SIGNALS: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
 /// Longest request.
@@ -154,7 +157,8 @@ impl Helper {
             let own = [self.signals.as_raw_fd(), self.listener.as_raw_fd(), self.events.fd(), queues, tables];
             let fds = own.into_iter().chain(self.served.iter().flat_map(Served::fds));
             let mut fds: Vec<_> = fds.map(|fd| sys::poll_fd(fd, libc::POLLIN)).collect();
-            sys::poll(&mut fds, None)?;
+            let unread = self.events.is_unread();
+            sys::poll(&mut fds, unread.then_some(READ_AGAIN))?;
             let ready: Vec<bool> = fds.iter().map(|fd| fd.revents != 0).collect();
             let (own, served) = ready.split_at(own.len());
             let &[signal, listener, ref changes @ ..] = own else { continue };
@@ -170,7 +174,7 @@ impl Helper {
             if listener {
                 self.accept();
             }
-            if changes.contains(&true) {
+            if changes.contains(&true) || unread {
                 self.restore();
                 if let Some(vrf) = self.config.scope.vrf().filter(|_| self.routes.has_lost_vrf()) {
                     return Err(io::Error::other(format!("the VRF {vrf} is gone, and the sockets with it")));

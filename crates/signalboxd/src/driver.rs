@@ -57,6 +57,8 @@ const BATCHES: usize = 4;
 const REQUESTS: usize = 4;
 /// Times that failed sends are reported to the node in one turn: what it sends then may fail as well.
 const FLUSHES: usize = 4;
+/// Time after which interfaces that could not be read are read again.
+const READ_AGAIN: Duration = Duration::from_secs(1);
 
 /// The node with its sockets, its clock and its clients.
 pub(crate) struct Driver {
@@ -76,6 +78,8 @@ pub(crate) struct Driver {
     notifier: Notifier,
     /// When the service manager gets the next sign of life.
     watchdog_due: Time,
+    /// When interfaces that could not be read are read again.
+    read_again: Option<Time>,
     repair: KernelRepair,
     moved_neighbors: MovedNeighbors,
     self_test: SelfTest,
@@ -111,6 +115,7 @@ impl Driver {
             turn: Turn::default(),
             notifier,
             watchdog_due: Time::ZERO,
+            read_again: None,
             repair: KernelRepair::default(),
             moved_neighbors: MovedNeighbors::default(),
             self_test: SelfTest::default(),
@@ -149,7 +154,7 @@ impl Driver {
                 let events = self.streams();
                 self.done(Part::Streams, events);
             }
-            if ready.changes {
+            if ready.changes || self.read_again.is_some_and(|due| due <= self.clock.now()) {
                 let changes = self.changes();
                 self.done(Part::Changes, changes);
                 // Sockets that are opened again cost no more than a restart, which the service manager does until the VRF is there.
@@ -234,6 +239,7 @@ impl Driver {
             self.engine.next_deadline(),
             report,
             watchdog_due,
+            self.read_again,
             self.repair.due(),
             self.moved_neighbors.due(),
             self.self_test_due(),
@@ -435,6 +441,7 @@ impl Driver {
     /// Returns the number of changes.
     fn changes(&mut self) -> usize {
         let changes = self.engine.io.changes();
+        self.read_again = self.engine.io.has_unread().then(|| self.clock.now() + READ_AGAIN);
         let count = changes.len();
         for change in changes {
             match change {

@@ -359,6 +359,13 @@ impl Io {
         .collect()
     }
 
+    /// Whether interfaces changed and could not be read, so that [`Self::changes`] has to be called again although the kernel reports
+    /// nothing more.
+    #[must_use]
+    pub const fn has_unread(&self) -> bool {
+        self.events.is_unread()
+    }
+
     /// The changes of interfaces, routes and neighbors since the last call.
     pub fn changes(&mut self) -> Vec<Change> {
         let mut changes = self.events.drain(&mut self.routes);

@@ -91,6 +91,11 @@ impl Events {
         self.socket.as_raw_fd()
     }
 
+    /// Whether the interfaces changed and could not be read. No further event may come for it, so [`Self::drain`] has to be called again.
+    pub(crate) const fn is_unread(&self) -> bool {
+        self.unread
+    }
+
     /// The events since the last call. If the interfaces changed, `routes` reads them again.
     pub(crate) fn drain(&mut self, routes: &mut Routes) -> Vec<Change> {
         let mut news = News {

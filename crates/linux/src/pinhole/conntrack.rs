@@ -143,11 +143,17 @@ impl Flows {
         result.map(drop)
     }
 
-    /// Deletes the noted flows, and returns how many were deleted.
-    pub(super) fn delete(&mut self) -> io::Result<u64> {
+    /// Deletes the noted flows, and adds to `ended` how many were deleted.
+    ///
+    /// # Errors
+    /// The first refusal of a flow that is still there. The others are deleted.
+    pub(super) fn delete(&mut self, ended: &mut u64) -> io::Result<()> {
         let noted = self.deletions.len();
-        let refused = self.deletions.send()?.len(); // those that ended by themselves
-        Ok(noted.saturating_sub(refused) as u64)
+        let refused = self.deletions.send()?;
+        *ended += noted.saturating_sub(refused.len()) as u64;
+        // The kernel knows no such flow: it ended by itself.
+        let mut left = refused.into_iter().filter(|(_, error)| error.raw_os_error() != Some(libc::ENOENT));
+        left.next().map_or(Ok(()), |(_, error)| Err(error))
     }
 }
 

@@ -444,6 +444,14 @@ impl Pinholes {
     }
 
     fn end_flows(&mut self, now: Instant) -> io::Result<()> {
+        // What was found before the walk failed is deleted nevertheless.
+        let walked = self.walk_flows(now);
+        self.flows.delete(&mut self.counters.flows_ended)?;
+        walked
+    }
+
+    /// Begins a walk over all flows, if one is due, and reads some portions of it.
+    fn walk_flows(&mut self, now: Instant) -> io::Result<()> {
         let due = self.last_walk.is_none_or(|last| last + WALKS <= now);
         if self.walk && due && !self.flows.is_walking() {
             self.walk = false;
@@ -458,7 +466,6 @@ impl Pinholes {
             let index = &self.index;
             self.flows.step(|first, answer| index.lets_in(first, answer))?;
         }
-        self.counters.flows_ended += self.flows.delete()?;
         Ok(())
     }
 
@@ -543,7 +550,7 @@ impl Pinholes {
             while self.flows.is_walking() {
                 self.flows.step(|_, _| false)?;
             }
-            self.flows.delete().map(drop)
+            self.flows.delete(&mut self.counters.flows_ended)
         })();
         removed.and(ended)
     }

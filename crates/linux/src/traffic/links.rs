@@ -106,7 +106,8 @@ impl Enforcer {
         let removed = if maps.is_empty() {
             Ok(())
         } else if self.uses_nft() {
-            maps.into_iter().try_for_each(Maps::remove)
+            // Each, also behind one that is refused.
+            maps.into_iter().map(Maps::remove).fold(Ok(()), Result::and)
         } else {
             nft::remove(&self.config.scope.name(nft::TABLE))
         };
