@@ -1,6 +1,6 @@
 //! The daemon's log: standard error, as text or JSON lines, or journald.
 //!
-//! A thread of its own writes ([`beside`]), so that who logs does not wait for the reader. Other nodes cause some lines, so each place
+//! A thread of its own writes ([`stderr`]), so that who logs does not wait for the reader. Other nodes cause some lines, so each place
 //! of the code writes few in a second; decisions have a limit of their own, for each source. Lines of the levels debug and trace are
 //! for developers, and have no limit.
 
