@@ -6,17 +6,20 @@ use std::{env, io};
 
 /// The root of the sources, seen from this crate.
 const ROOT: &str = "../..";
+/// What the program is built from, below the root.
+const SOURCES: [&str; 5] = ["crates", "scenarios", "examples", "Cargo.toml", "Cargo.lock"];
 
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-env-changed=SIGNALBOX_COMMIT");
-    for sources in ["crates", "scenarios", "examples"] {
+    for sources in SOURCES {
         println!("cargo::rerun-if-changed={ROOT}/{sources}");
     }
     let compiler = env::var_os("RUSTC").ok_or_else(|| io::Error::other("cargo sets RUSTC"))?;
     let version = Command::new(compiler).arg("--version").output()?;
     println!("cargo::rustc-env=SIGNALBOX_COMPILER={}", String::from_utf8_lossy(&version.stdout).trim());
-    // A package is built outside of the clone: it says itself which commit it has.
-    if let Some(commit) = env::var("SIGNALBOX_COMMIT").ok().or_else(commit) {
+    // Who builds outside of a clone may say which commit it is.
+    let given = env::var("SIGNALBOX_COMMIT").ok().filter(|commit| !commit.is_empty());
+    if let Some(commit) = given.or_else(commit) {
         println!("cargo::rustc-env=SIGNALBOX_COMMIT={commit}");
     }
     Ok(())
@@ -34,7 +37,11 @@ fn commit() -> Option<String> {
     if Path::new(&log).exists() {
         println!("cargo::rerun-if-changed={log}");
     }
-    let changed = git(&["status", "--porcelain", "--untracked-files=no"]).is_none_or(|text| !text.is_empty());
+    // Other files are no reason to build again, so that a change of theirs would not be seen.
+    let sources = SOURCES.map(|sources| format!(":/{sources}"));
+    let mut status = vec!["status", "--porcelain", "--untracked-files=no", "--"];
+    status.extend(sources.iter().map(String::as_str));
+    let changed = git(&status).is_none_or(|text| !text.is_empty());
     Some(if changed { format!("{commit}-changed") } else { commit })
 }
 
