@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::json;
+use signalbox_units::Span;
 
 use super::{CHECK_FAILED, show_logs};
 use crate::judge;
@@ -17,7 +18,7 @@ use crate::report::about::{About, LabRun};
 use crate::report::{self, Report, csv, junit, object, plot};
 use crate::run::evidence::Evidence;
 use crate::run::lab::Lab;
-use crate::run::machine::Watch;
+use crate::run::machine::{Verdict, Watch};
 use crate::run::{Run, requires, wait};
 
 /// What the command line asks for.
@@ -43,19 +44,22 @@ impl Order {
         if self.keep && self.repeat > 1 {
             bail!("--keep leaves one lab of a name: take --repeat out");
         }
-        if self.plot.is_none() {
-            return Ok(());
+        scenarios.iter().try_for_each(in_time)?;
+        if self.plot.is_some() {
+            drawable(scenarios)?;
         }
-        if scenarios.len() > 1 {
-            bail!("--plot draws one scenario; name one");
-        }
-        match scenarios.iter().find(|scenario| !has_flow(scenario)) {
-            None => Ok(()),
-            Some(scenario) => bail!(
-                "--plot draws flows, and {} has none: it needs a `traffic` step with a `rate`",
-                scenario.name
-            ),
-        }
+        // What cannot be written at the end would be known after hours.
+        [&self.junit, &self.csv].into_iter().flatten().try_for_each(|file| write_file(file, ""))
+    }
+
+    /// Writes the files about all runs.
+    fn write(&self, runs: &[LabRun]) -> [Result<()>; 2] {
+        let junit = self.junit.as_ref().map_or(Ok(()), |file| {
+            let timed: Vec<_> =
+                runs.iter().map(|run| (run.report.clone(), Duration::from_micros(run.elapsed_us))).collect();
+            write_file(file, &junit::xml(&timed))
+        });
+        [junit, self.csv.as_ref().map_or(Ok(()), |file| write_file(file, &csv::table(runs)))]
     }
 
     /// Returns the files of a run, of which each has its own: where the packets of the links are, and the drawing.
@@ -67,6 +71,42 @@ impl Order {
         });
         let plot = self.plot.as_ref().map(|file| if again { numbered(file, run) } else { file.clone() });
         [pcap, plot]
+    }
+}
+
+/// Fails if the waits of a scenario take longer than it may.
+fn in_time(scenario: &Scenario) -> Result<()> {
+    let Some(timeout) = scenario.timeout else { return Ok(()) };
+    let mut whole = Duration::ZERO;
+    for (place, named) in scenario.workload.iter().enumerate() {
+        if let Step::Wait(keys) = &named.step
+            && let Some(wait) = keys.wait
+        {
+            whole = whole.saturating_add(wait.0);
+        }
+        if whole > timeout.0 {
+            bail!(
+                "{}: up to `{}` the steps wait {}, which is not within the `timeout` of {timeout}",
+                scenario.name,
+                named.name(place),
+                Span(whole)
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Fails unless there is one scenario, with flows.
+fn drawable(scenarios: &[Scenario]) -> Result<()> {
+    if scenarios.len() > 1 {
+        bail!("--plot draws one scenario; name one");
+    }
+    match scenarios.iter().find(|scenario| !has_flow(scenario)) {
+        None => Ok(()),
+        Some(scenario) => bail!(
+            "--plot draws flows, and {} has none: it needs a `traffic` step with a `rate`",
+            scenario.name
+        ),
     }
 }
 
@@ -100,17 +140,12 @@ pub(super) fn run_all(scenarios: &[Scenario], order: &Order) -> Result<ExitCode>
             }
         }
     }
-    // What was measured before is kept.
-    if let Some(file) = &order.junit {
-        let timed: Vec<_> =
-            runs.iter().map(|run| (run.report.clone(), Duration::from_micros(run.elapsed_us))).collect();
-        write_file(file, &junit::xml(&timed))?;
-    }
-    if let Some(file) = &order.csv {
-        write_file(file, &csv::table(&runs))?;
+    // What was measured before is kept, in each file that can be written.
+    for written in order.write(&runs) {
+        broken = broken.or(written.err());
     }
     let failed = runs.iter().filter(|run| !run.report.ok).count();
-    if order.json && runs.len() > 1 {
+    if order.json && (scenarios.len() > 1 || order.repeat > 1) {
         let skipped = runs.iter().filter(|run| run.report.skip.is_some()).count();
         let whole = json!({
             "ok": failed == 0 && broken.is_none(), "runs": runs.len(), "failed": failed, "skipped": skipped,
@@ -160,6 +195,9 @@ fn run_one(scenario: &Scenario, run: u32, order: &Order, files: [Option<PathBuf>
         writeln!(out, "{}", object::line("lab_run", &run)?)?;
     } else {
         write!(out, "{text}")?;
+        if run.verdict != Verdict::Clean && run.report.skip.is_none() {
+            writeln!(out, "measurement: {}, {}", run.verdict, run.machine.others())?;
+        }
     }
     Ok(run)
 }
@@ -218,7 +256,7 @@ fn draw(scenario: &Scenario, evidence: &Evidence, file: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::language::find;
+    use crate::language::{find, read};
 
     fn order(repeat: u32) -> Order {
         let (pcap, plot) = (Some("captures".into()), Some("out/flows.svg".into()));
@@ -251,5 +289,43 @@ mod tests {
         assert!(two.contains("draws one scenario"), "{two}");
         let kept = said(&Order { keep: true, ..order(2) }, &["quickstart"]).expect_err("two labs");
         assert!(kept.contains("take --repeat out"), "{kept}");
+    }
+
+    #[test]
+    fn files_that_cannot_be_written_are_named_before_the_run() {
+        let scenarios = [find("quickstart", &[]).expect("built in")];
+        let nowhere = || Some("/nowhere/results".into());
+        for order in [Order { junit: nowhere(), ..order(1) }, Order { csv: nowhere(), ..order(1) }] {
+            let said = order.check(&scenarios).expect_err("no such directory").to_string();
+            assert_eq!(said, "cannot write /nowhere/results");
+        }
+    }
+
+    #[test]
+    fn each_file_is_written_also_if_the_other_one_cannot_be() {
+        let directory = std::env::temp_dir().join(format!("signalbox-{}-files", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("the directory is writable");
+        let csv = directory.join("table.csv");
+        let order = Order { junit: Some("/nowhere/x.xml".into()), csv: Some(csv.clone()), ..order(1) };
+        let [junit, table] = order.write(&[]);
+        assert!(junit.is_err() && table.is_ok(), "{junit:?} {table:?}");
+        assert!(std::fs::read_to_string(&csv).expect("written").starts_with("scenario,"));
+        std::fs::remove_dir_all(directory).expect("ours");
+    }
+
+    /// `timeout` is real time, which a simulation of the same file does not take.
+    #[test]
+    fn waits_that_are_longer_than_the_timeout_are_refused_before_the_run() {
+        let scenario = |timeout: &str| {
+            let text = format!(
+                "version = 2\nname = \"x\"\ndescription = \"\"\ntimeout = \"{timeout}\"\n[nodes.a]\nprotocols = [\"gist\"]\n\
+                 [[steps]]\nwait = \"30s\"\n[[steps]]\nid = \"later\"\nwait = \"2s\"\n"
+            );
+            read("x.toml", &text).unwrap_or_else(|error| panic!("{error}"))
+        };
+        let order = Order { plot: None, ..order(1) };
+        assert!(order.check(&[scenario("32s")]).is_ok());
+        let said = order.check(&[scenario("31s")]).expect_err("too long").to_string();
+        assert_eq!(said, "x: up to `later` the steps wait 32s, which is not within the `timeout` of 31s");
     }
 }

@@ -39,7 +39,6 @@ mod tests {
 name = "three"
 description = "what can hold"
 topology = { chain = ["h1", "r1", "h2"], all_nodes = { protocols = ["gist", "ping", "qos"] }, all_links = { rate = "10mbit" } }
-timeout = "2m"
 
 [nodes.h2]
 protocols = ["gist", "ping", "qos", "rsvp"]
@@ -160,7 +159,6 @@ load = { of = "packets", base = "packets", max_times = 2.0 }
                 "from = \"h1\", to = \"h2\", signaling = \"casp\" }\n\n[[steps]]\nid = \"flow\"",
                 "node `h1` does not run CASP",
             ),
-            ("timeout = \"2m\"", "timeout = \"1s\"", "wait 2s, which is not within the `timeout` of 1s"),
             ("[params]\n", "[params]\nother = 1\n", "the parameter `other` is named nowhere"),
         ] {
             assert!(SOUND.contains(from), "{from}");

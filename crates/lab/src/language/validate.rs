@@ -1,15 +1,12 @@
 //! Checks of the network that types cannot do: names that exist, topologies that can be built.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
-use signalbox_units::Span;
 use toml::Spanned;
 
 use super::load::Mistake;
 use super::scope::Scope;
-use super::steps::Step;
-use super::{Family, Link, NamedStep, Scenario};
+use super::{Family, Link, Scenario};
 
 /// A node's name is part of interface names, which the kernel limits to 15 octets.
 const NODE_NAME_MAX: usize = 8;
@@ -23,7 +20,7 @@ const DELAY_MAX_MS: u128 = 10_000;
 /// Adds the mistakes of a scenario: at most one of each part, step and check.
 pub(super) fn validate(scenario: &Scenario, mistakes: &mut Vec<Mistake>) {
     let mut scope = Scope::new(scenario);
-    let parts = [nodes(scenario), links(&scope), files(scenario), routes(&scope), time(scenario)];
+    let parts = [nodes(scenario), links(&scope), files(scenario), routes(&scope)];
     mistakes.extend(parts.into_iter().filter_map(Result::err));
     for named in &scenario.workload {
         let at = |mistake: Mistake| {
@@ -79,27 +76,6 @@ fn nodes(scenario: &Scenario) -> Result<(), Mistake> {
                 node.name.as_ref()
             );
             return Err(Mistake::new(node.name.span(), what));
-        }
-    }
-    Ok(())
-}
-
-/// The waits of a run take no longer than it may.
-fn time(scenario: &Scenario) -> Result<(), Mistake> {
-    let wait = |named: &NamedStep| match &named.step {
-        Step::Wait(keys) => Some((named.at.clone(), keys.wait?.0)),
-        _ => None,
-    };
-    let Some(timeout) = scenario.timeout else { return Ok(()) };
-    let mut whole = Duration::ZERO;
-    for (at, time) in scenario.workload.iter().filter_map(wait) {
-        whole = whole.saturating_add(time);
-        if whole > timeout.0 {
-            let what = format!(
-                "up to here the steps wait {}, which is not within the `timeout` of {timeout}",
-                Span(whole)
-            );
-            return Err(Mistake::new(at, what));
         }
     }
     Ok(())
