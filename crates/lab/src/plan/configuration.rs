@@ -49,10 +49,11 @@ pub(crate) fn check(file: &str, scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// Returns the mistakes in the configurations of the daemons, each with the nodes that have it. No file is read for it.
+/// Returns the mistakes in the configurations of the daemons, each with the nodes that have it. No file is read for it, so that what
+/// other files may add to is left to the daemon.
 fn mistakes(plan: &Plan) -> Result<Vec<String>> {
     let mut found: Vec<(String, Vec<&str>)> = Vec::new();
-    for node in plan.nodes.iter().filter(|node| node.daemon) {
+    for node in plan.nodes.iter().filter(|node| node.daemon && !node.config.contains_key("include")) {
         let loaded = signalbox_config::parse(Path::new(&node.name), &configuration(plan, node)?);
         let errors = loaded.findings.into_iter().filter(|finding| finding.level == Level::Error);
         for Finding { key, message, .. } in errors {
@@ -167,5 +168,12 @@ mod tests {
         assert_eq!(found.len(), 2, "{found:#?}");
         assert!(found[0].starts_with("the configuration of a, b: casp.clients: "), "{found:#?}");
         assert!(found[1].contains("of c: node.protocols: qos needs gist"), "{found:#?}");
+        let included = text.replace("[\"qos\"]", "[\"qos\"]\nconfig = { include = [\"gist.toml\"] }");
+        let scenario = read("x.toml", &included).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(
+            mistakes(&Plan::new(&scenario)).expect("tables").len(),
+            1,
+            "a file may have what is missing"
+        );
     }
 }
