@@ -17,7 +17,7 @@ const ALL: &str = "all";
 const ONE: &str = "1";
 
 /// How the name of a measurement ends, and its unit.
-const UNITS: [(&str, &str); 11] = [
+const UNITS: [(&str, &str); 14] = [
     ("_ms", "ms"),
     ("_us", "us"),
     ("_ns", "ns"),
@@ -29,6 +29,9 @@ const UNITS: [(&str, &str); 11] = [
     ("_kib", "KiB"),
     ("_octets", "octet"),
     ("seconds", "s"),
+    ("us_least", "us"),
+    ("us_median", "us"),
+    ("cpu_us_per_query", "us"),
 ];
 
 /// Numbers of things, also inside of a measurement with a unit.
@@ -102,7 +105,7 @@ fn unit(path: &[String]) -> &'static str {
 
 /// Returns a text as a cell.
 fn cell(text: &str) -> String {
-    if text.contains([',', '"', '\n']) {
+    if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
         text.to_owned()
@@ -123,6 +126,10 @@ mod tests {
     fn each_number_is_a_row_with_its_unit() {
         let scenario = find("quickstart", &[]).expect("built in");
         let measurements = json!({
+            "floods": {
+                "a\rb": {"us_least": 2.0, "us_median": 3.0},
+                "queries": {"cpu_us_per_query": 4.5, "cpu_share": 0.5},
+            },
             "rtt_ms": {"count": 3, "p50": 1.5, "p99": null},
             "traffic": {"flow, first": {"before": {"sent": 9, "goodput_kbit": 700.0}}},
             "programs": {"observer": {"node": "r1", "lines": ["x", {"message": "ping", "median_us": 9.5}]}},
@@ -146,6 +153,10 @@ mod tests {
         assert_eq!(
             rows[1..],
             [
+                "floods,\"a\rb\",us_least,us,2.0",
+                "floods,\"a\rb\",us_median,us,3.0",
+                "floods,queries,cpu_share,1,0.5",
+                "floods,queries,cpu_us_per_query,us,4.5",
                 "programs,observer/lines/1 message=ping,median_us,us,9.5",
                 "rtt_ms,all,count,1,3",
                 "rtt_ms,all,p50,ms,1.5",
