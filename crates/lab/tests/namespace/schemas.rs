@@ -88,7 +88,7 @@ description = "a signal, a flow and a program"
 topology = { chain = ["h1", "h2"], all_nodes = { protocols = ["gist", "ping"] }, all_links = { rate = "10mbit" } }
 [[steps]]
 id = "flow"
-traffic = { from = "h1", to = "h2", port = 5004, rate = "1mbit" }
+traffic = { from = "h1", to = "h2", port = 5004, rate = "4mbit" }
 [[steps]]
 id = "program"
 run = { node = "h1", command = ["sh", "-c", "test -f {lab_programs}/attack.py && echo found"] }
