@@ -1,4 +1,4 @@
-//! What the results of all benchmarks have in common: the machine, whether the measurement was disturbed, figures that cannot be, and
+//! What the results of all benchmarks have in common: the machine, whether the measurement was disturbed, impossible figures, and
 //! the goals.
 
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ pub(super) struct Judged {
 }
 
 impl Judged {
-    /// Judges times and rates. `faults` are figures that cannot be.
+    /// Judges times and rates. `faults` are impossible figures.
     pub(super) fn new(bench: &'static str, watch: &Watch, goals: Vec<Goal>, faults: Vec<String>) -> Self {
         let judged = Self::on(watch.machine(), bench, goals, faults);
         Self { started_unix_us: watch.started_unix_us(), ..judged }
@@ -44,7 +44,7 @@ impl Judged {
     /// Prints the result: `figures` as JSON, or `text`.
     ///
     /// # Errors
-    /// A figure cannot be. All is printed before.
+    /// A figure is impossible. All is printed before.
     pub(super) fn print(&self, json: bool, figures: &Value, text: &str) -> Result<()> {
         if json {
             print(&object::line("bench", &self.json(figures))?);

@@ -1,7 +1,7 @@
 //! Benchmarks: what a session and a message cost, in memory and on the wire.
 //!
 //! Every benchmark prints its goals beside what it measured, reached or not, and exits 0 if it could measure. A measurement that other
-//! programs disturbed reaches no goal, and one with a figure that cannot be ends with an error.
+//! programs disturbed reaches no goal, and one with an impossible figure ends with an error.
 
 mod boomerang;
 mod casp;

@@ -53,7 +53,7 @@ struct BenchArgs {
 
 const BENCH: &str = concat!(
     exit_status!(
-        "measured; a goal that is not reached changes nothing, but a figure that cannot be ends with 3"
+        "measured; a goal that is not reached changes nothing, but an impossible figure ends with 3"
     ),
     "EXAMPLES:\n",
     "  signalbox bench list\n",

@@ -19,7 +19,7 @@ pub enum Verdict {
     Clean,
     /// Other programs took much of the processors, or it is not known what they took.
     Disturbed,
-    /// A figure cannot be.
+    /// A figure is impossible.
     Invalid,
 }
 
