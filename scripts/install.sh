@@ -99,7 +99,7 @@ pages() {
 with_prefix() { # file in etc
     sed "s|/usr/local/sbin/|$prefix/sbin/|" "etc/$1" >"$work/$1"
 }
-documents=(README.md docs/*.md docs/wire/*.md docs/schema/*.json)
+documents=(README.md docs/*.md docs/*.ipynb docs/*.svg docs/wire/*.md docs/schema/README.md docs/schema/*.json)
 
 settings() {
     local unit file

@@ -45,6 +45,7 @@ check "applications find the interface" inside test -e /usr/share/signalbox/prot
 check "programs find the schemas" inside test -e /usr/share/signalbox/schema/decision.json
 check "the examples are there" inside test -e /usr/share/doc/signalbox-dev/examples/pathping/pathping.py
 check "the pages of the documentation name each other" inside test -e /usr/share/doc/signalbox/docs/operation.md
+check "the page about the schemas is there" inside test -e /usr/share/doc/signalbox/docs/schema/README.md
 check "a shell completes words" inside bash -c '. /usr/share/bash-completion/completions/signalbox && complete -p signalbox'
 check "logrotate reads its file" inside logrotate --debug /etc/logrotate.d/signalbox
 check "the units name the installed program" inside grep -q '^ExecStart=/usr/sbin/signalboxd ' /lib/systemd/system/signalboxd.service

@@ -1,12 +1,13 @@
 #!/bin/bash
 # Makes packages for Debian 12 and newer from the release build: target/package/*.deb. With --test each is installed and purged in fresh
-# root directories of the releases. It needs a git clone: the date and the examples of the packages are those of the commit.
+# root directories of the releases. It needs a git clone: the date, the examples, the proto files and the
+# schemas of the packages are those of the commit.
 # usage: package.sh [--test]
 # SIGNALBOX_MAINTAINER: name and address of who publishes the packages. SIGNALBOX_BIN: the folder `release` of a build that was tested.
 set -eu
 . "$(dirname "$0")/env.sh"
 case ${1:-} in "" | --test) ;; *) die "usage: package.sh [--test]" ;; esac
-[ -e .git ] || die "packages are made in a git clone: their date and their examples are those of its commit, and $PWD has no commit"
+[ -e .git ] || die "packages are made in a git clone: their date, their examples, the proto files and the schemas are those of its commit, and $PWD has no commit"
 # The tools of Debian put the path into makefiles and command lines.
 case $PWD in *[[:space:]]*) die "the path \"$PWD\" has a blank, with which the tools of Debian make no packages" ;; esac
 case ${SIGNALBOX_BIN:-/release} in */release) ;; *) die "SIGNALBOX_BIN=$SIGNALBOX_BIN is not the folder \`release\` of a build" ;; esac
