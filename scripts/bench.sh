@@ -5,13 +5,15 @@ set -eu
 . "$(dirname "$0")/env.sh"
 
 cargo build --release --locked -p signalboxd -p signalbox -p signalbox-lab-command
-say "the engine in memory"
-"$bin/signalbox" bench engine gist
-say "RSVP in memory"
-"$bin/signalbox" bench engine rsvp
-say "RSVP in memory: refreshes by MESSAGE_IDs"
-"$bin/signalbox" bench engine rsvp-refresh
-say "the share of each routine"
-"$bin/signalbox" bench profile
-say "a node on the wire, and a bare forwarder"
-"$bin/signalbox" bench forward gist
+failed=()
+# An invalid figure of one benchmark leaves out no other one.
+bench() { # what, words of the command...
+    say "$1"
+    "$bin/signalbox" bench "${@:2}" || failed+=("${*:2}")
+}
+bench "the engine in memory" engine gist
+bench "RSVP in memory" engine rsvp
+bench "RSVP in memory: refreshes by MESSAGE_IDs" engine rsvp-refresh
+bench "the share of each routine" profile
+bench "a node on the wire, and a bare forwarder" forward gist
+[ ${#failed[@]} = 0 ] || die "failed:$(printf ' [%s]' "${failed[@]}")"
