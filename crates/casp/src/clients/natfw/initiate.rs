@@ -51,6 +51,7 @@ impl NatfwClient {
                     stage: Stage::Opening,
                     number: 0,
                     waits: None,
+                    sent: self.now,
                     due: until,
                     query: None,
                 };
@@ -114,8 +115,8 @@ impl NatfwClient {
         record.until = record.until.max(now + lifetime);
         let Some(own) = invariant!(record.origin.own_mut(), "who sends a request has asked") else { return };
         // A refresh without an answer is repeated before the rules expire.
-        (own.waits, own.due) =
-            (Some(msg_id), now + if own.stage.is_standing() { lifetime / 3 } else { lifetime });
+        let wait = if own.stage.is_standing() { lifetime / 3 } else { lifetime };
+        (own.waits, own.sent, own.due) = (Some(msg_id), now, now + own.stage.in_time(now, wait));
         let mut values = vec![NatfwValue::MsgId(msg_id)];
         let kind = if own.stage.is_closing() { NatfwType::RELEASE } else { own.kind };
         let back = match own.terms.packets {
@@ -286,7 +287,7 @@ impl NatfwClient {
         self.stands(key, lifetime.unwrap_or(self.config.lifetime), nat);
     }
 
-    /// A request of this node failed. After a refresh the next one is due as before, until the rules have expired.
+    /// A request of this node failed. After a refresh the next one is due as before, or sooner if the rules expire sooner.
     fn own_refused(
         &mut self,
         key: Key,
@@ -310,7 +311,8 @@ impl NatfwClient {
             return self.ask_anew(key);
         }
         own.waits = None;
-        own.due = now + if own.stage.is_standing() { retry } else { lifetime };
+        let wait = if own.stage.is_standing() { retry } else { lifetime };
+        own.due = now + own.stage.in_time(now, wait);
         own.stage = match own.stage {
             Stage::Standing { until } => Stage::Failing { until },
             Stage::Opening => Stage::Failed,

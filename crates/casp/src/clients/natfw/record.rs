@@ -17,6 +17,9 @@ use crate::engine::OwnedArrival;
 use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwFilter, NatfwStatus, NatfwType};
 
+/// Requests without an answer leave so far apart at least, also when the rules are about to expire.
+const LEAST_WAIT: Duration = Duration::from_secs(1);
+
 /// Who sent a request, as far as it is proved.
 #[derive(Debug, Clone)]
 pub(super) struct Asker {
@@ -258,6 +261,12 @@ impl Stage {
         self.stands_until().is_some()
     }
 
+    /// How long this node waits before it sends a request again: `wait`, but at most half of the time until the rules of the path expire,
+    /// so that what is lost is repeated before that.
+    pub(super) fn in_time(self, now: Time, wait: Duration) -> Duration {
+        self.stands_until().map_or(wait, |until| wait.min((until.since(now) / 2).max(LEAST_WAIT)))
+    }
+
     pub(super) const fn is_closing(self) -> bool {
         matches!(self, Self::Closing | Self::Lost)
     }
@@ -319,6 +328,8 @@ pub(super) struct LocalRequest {
     pub(super) number: u64,
     /// Number of the request that waits for its answer.
     pub(super) waits: Option<u64>,
+    /// When the last request left.
+    pub(super) sent: Time,
     /// When the wait ends, or the next refresh is due.
     pub(super) due: Time,
     /// Number of a QUERY that waits.

@@ -11,7 +11,7 @@ use core::time::Duration;
 use signalbox_core::{Key, SessionId, invariant};
 
 use super::request::Contents;
-use super::{End, MAX_WAITING, NatfwClient, Role, Seen, seconds};
+use super::{End, MAX_WAITING, NatfwClient, Role, Seen};
 use crate::engine::OwnedArrival;
 use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwMessage, NatfwStatus, NatfwType, REMOVED};
@@ -127,15 +127,15 @@ impl NatfwClient {
     /// A node of the path has no passage for a session of this node: the request goes out again before its time. One that has left a
     /// moment ago comes behind the refresh that the node reports; an older one may have been lost with the node.
     pub(super) fn ask_soon(&mut self, key: Key) {
-        let at = self.now + self.rng.jitter(SOON, 1.0, 3.0);
-        let fresh = self.now + (seconds(self.config.lifetime) / 3).saturating_sub(UNDER_WAY);
+        let now = self.now;
+        let at = now + self.rng.jitter(SOON, 1.0, 3.0);
         let Some(own) = invariant!(
             self.records.get_mut(key).and_then(|record| record.origin.own_mut()),
             "who asks again has asked"
         ) else {
             return;
         };
-        let under_way = own.waits.is_some() && own.due > fresh;
+        let under_way = own.waits.is_some() && own.sent + UNDER_WAY > now;
         if own.stage.is_standing() && at < own.due && !under_way {
             (own.waits, own.due) = (None, at);
             self.arm(key);
