@@ -2,12 +2,11 @@
 //!
 //! A deletion travels to the end of the flow. A node whose session ended before may have others behind it whose sessions did not: it
 //! sends the deletion on. Nothing shows that it would have let a session in that it never had, so it sends on only what ended here of
-//! late, by the same source, for the same flow. The number of each other one is kept for the peer that sent it ([`super::ended`]).
+//! late, by the same peer, for the same flow. The number of each other one is kept for the peer that sent it ([`super::ended`]).
 
 use signalbox_core::Mri;
 use signalbox_core::mri::Direction;
 use signalbox_core::service::{Onward, RecvMessage};
-use signalbox_core::shares::source;
 
 use super::Natfw;
 use super::compose::Target;
@@ -15,7 +14,7 @@ use super::config::Middlebox;
 use super::ended::Holder;
 use super::interfaces::Side;
 use super::outbox::Purpose;
-use super::request::{kind_of, peer_of};
+use super::request::{kind_of, numbered_peer};
 use super::reservation::Invitation;
 use super::session::Kind;
 use crate::wire::Message;
@@ -25,12 +24,13 @@ impl Natfw {
     /// network delays it. It does not make the session any more.
     pub(super) fn on_early_deletion(&mut self, received: &RecvMessage<'_>, message: &Message<'_>, msn: u32) {
         let waited = self.parked.end(received.session, received.sii, msn).is_some();
-        let holder = Holder::of(&self.hasher, &received.mri, source(peer_of(received)));
-        let known = self.ended.was_held_by(self.now, received.session, holder);
+        // A peer whose address GIST does not know has shown nothing.
+        let holder = received.peer_address.map(|peer| Holder::of(&self.hasher, &received.mri, peer));
+        let known = holder.filter(|holder| self.ended.was_held_by(self.now, received.session, *holder));
         // What has this number went on before, and may have come back.
-        let first = !self.has_number(received, msn)
-            && self.keep_number(received.session, peer_of(received), (msn, known.then_some(holder)));
-        let onward = if known && first { self.beyond(received, message) } else { None };
+        let first = self.outdated(received, msn).is_none()
+            && self.keep_number(received.session, numbered_peer(received), (msn, known));
+        let onward = if known.is_some() && first { self.beyond(received, message) } else { None };
         if let Some(mri) = onward {
             tracing::debug!(session = %received.session, peer = ?received.sii, "deletion of a session that ended here sent on");
             self.send_beyond(received, message, mri);
@@ -43,15 +43,16 @@ impl Natfw {
 
     /// A deletion by a peer that does not have the session here. The route may have changed, so that its request comes later.
     pub(super) fn on_foreign_deletion(&mut self, received: &RecvMessage<'_>, msn: u32) {
-        self.parked.end(received.session, received.sii, msn);
-        if !self.has_number(received, msn) {
-            self.keep_number(received.session, peer_of(received), (msn, None));
+        let waited = self.parked.end(received.session, received.sii, msn).is_some();
+        self.counters.deleted += u64::from(waited);
+        if self.outdated(received, msn).is_none() {
+            self.keep_number(received.session, numbered_peer(received), (msn, None));
         }
     }
 
-    /// Whether a request is not newer than its session, which ended, or than a deletion by the same peer.
-    pub(super) fn has_number(&self, received: &RecvMessage<'_>, msn: u32) -> bool {
-        self.ended.has(self.now, received.session, peer_of(received), msn)
+    /// Why a request is too old, if it is not newer than its session, which ended, or than a deletion by the same peer.
+    pub(super) fn outdated(&self, received: &RecvMessage<'_>, msn: u32) -> Option<&'static str> {
+        self.ended.outdated(self.now, received.session, numbered_peer(received), msn)
     }
 
     /// The MRI with which a deletion goes on past this node. `None`: it ends here, or the translation of its flow is not known any more.

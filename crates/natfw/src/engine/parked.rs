@@ -14,7 +14,7 @@ use signalbox_core::shares::{Shares, source};
 use signalbox_core::{IfIndex, SessionId, invariant};
 
 use super::far::{Far, Routes};
-use super::request::peer_of;
+use super::request::numbered_peer;
 use super::session::newer;
 use super::sweep::initiator;
 
@@ -109,7 +109,7 @@ impl Requests {
             parked.initiator = initiator(&received.mri);
             return Place::Taken;
         }
-        let peer = peer_of(received);
+        let peer = numbered_peer(received);
         // One that waits again has its place.
         if routes == Routes::default() && self.shares.take(source(peer)).is_err() {
             return Place::None;

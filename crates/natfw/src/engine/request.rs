@@ -1,6 +1,6 @@
 //! CREATE and EXTERNAL at a node that did not make them (RFC 5973 §3.5, §3.7.1–3.7.4, §3.10).
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;
 
 use signalbox_core::service::{Onward, RecvMessage};
@@ -53,9 +53,9 @@ impl Natfw {
             if message.deletes() {
                 return self.on_early_deletion(received, message, msn);
             }
-            if self.has_number(received, msn) {
+            if let Some(reason) = self.outdated(received, msn) {
                 self.counters.old_msn += 1;
-                tracing::debug!(session = %received.session, msn, reason = "number of a session that ended", "message dropped");
+                tracing::debug!(session = %received.session, msn, reason, "message dropped");
                 return;
             }
             return self.begin(received, message, routes, resources);
@@ -92,9 +92,9 @@ impl Natfw {
             }
             return;
         }
-        if !same_peer && self.has_number(received, msn) {
+        if !same_peer && let Some(reason) = self.outdated(received, msn) {
             self.counters.old_msn += 1;
-            tracing::debug!(session = %received.session, msn, reason = "deleted by the same peer", "message dropped");
+            tracing::debug!(session = %received.session, msn, reason, "message dropped");
             return;
         }
         if message.deletes() {
@@ -124,7 +124,8 @@ impl Natfw {
             kind: kind_of(message),
             request,
             plan,
-            source: peer_of(received),
+            // The sender of the flow is the only address that is known otherwise.
+            source: received.peer_address.unwrap_or_else(|| received.mri.src()),
             msn,
             lifetime,
             local: None,
@@ -327,9 +328,10 @@ fn at_most(lifetime: u32, passage: Option<&Passage>, now: Time, resources: &Reso
     most.map_or(lifetime, |most| lifetime.min(check::seconds(most).max(1)))
 }
 
-/// The peer that a request is of: its address or, if GIST does not know it, that of the sender of the flow.
-pub(super) fn peer_of(received: &RecvMessage<'_>) -> IpAddr {
-    received.peer_address.unwrap_or_else(|| received.mri.src())
+/// The peer whose requests a sequence number counts for. Those whose address GIST does not know are one: the flow of a request is what its
+/// sender writes, and shows nothing.
+pub(super) fn numbered_peer(received: &RecvMessage<'_>) -> IpAddr {
+    received.peer_address.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED))
 }
 
 pub(super) const fn kind_of(message: &Message<'_>) -> Kind {

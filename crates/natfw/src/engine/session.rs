@@ -6,6 +6,7 @@ use core::time::Duration;
 use signalbox_core::node::Prefix;
 use signalbox_core::pinhole::{Endpoint, OpenerId, PinholeId};
 use signalbox_core::service::{RecvMessage, SiiHandle, StateHandle};
+use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
 use signalbox_core::wheel::{Link, Timed};
 use signalbox_core::{Direction, Flow, IfIndex, Mri, SessionId, Time};
@@ -349,7 +350,7 @@ pub(super) struct Session {
     pub(super) request: Request,
     pub(super) plan: Plan,
     pub(super) peers: Peers,
-    /// The source whose share of the table it uses.
+    /// The address that asked for it: see [`Self::share`].
     pub(super) source: IpAddr,
     /// MSN of the newest request.
     pub(super) msn: u32,
@@ -444,11 +445,16 @@ impl Session {
         self.local.as_ref().map_or(Origin::Peer, |local| local.origin)
     }
 
+    /// The source whose share of the table it uses.
+    pub(super) fn share(&self) -> IpAddr {
+        source(self.source)
+    }
+
     /// The source that caused its requests; `None`: a user of this node.
     pub(super) fn holder(&self) -> Option<IpAddr> {
         match self.origin() {
             Origin::Command(_) => None,
-            Origin::Peer | Origin::Proxy(_) => Some(self.source),
+            Origin::Peer | Origin::Proxy(_) => Some(self.share()),
         }
     }
 

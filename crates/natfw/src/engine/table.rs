@@ -2,9 +2,8 @@
 
 use core::net::IpAddr;
 
-use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
-use signalbox_core::{Link, SessionChange, SessionId, invariant};
+use signalbox_core::{Link, SessionChange, SessionId, invariant, shares};
 use signalbox_resources::Resources;
 use signalbox_resources::decision::Outcome;
 
@@ -40,7 +39,7 @@ impl Natfw {
 
     /// Makes the record of a session. If there is no place, the plan is undone.
     pub(super) fn open(&mut self, opening: Opening, resources: &mut Resources) -> Option<Key> {
-        let from = source(opening.source);
+        let from = shares::source(opening.source);
         if self.shares.take(from).is_err() {
             return self.no_place(opening, resources);
         }
@@ -48,7 +47,7 @@ impl Natfw {
             self.shares.release(from);
             return self.no_place(opening, resources);
         }
-        let Opening { id, kind, request, plan, source: _, msn, lifetime, local } = opening;
+        let Opening { id, kind, request, plan, source, msn, lifetime, local } = opening;
         let session = Session {
             id,
             kind,
@@ -56,7 +55,7 @@ impl Natfw {
             request,
             plan,
             peers: Peers::default(),
-            source: from,
+            source,
             msn,
             unanswered: None,
             accepted: lifetime,
@@ -119,7 +118,7 @@ impl Natfw {
         if session.active || session.kernel > 0 {
             self.out.push(Kernel::Close(pinhole_id(key)));
         }
-        self.shares.release(session.source);
+        self.shares.release(session.share());
         let origin = session.origin();
         if origin == Origin::Peer {
             // A request that waits dies with its session.

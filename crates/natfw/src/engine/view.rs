@@ -81,7 +81,7 @@ impl SessionView {
             rule: if plan.installs { rule(&session.request, plan) } else { None },
             pinhole: pinhole_id(key),
             active: session.active,
-            peer: (session.origin() == Origin::Peer).then_some(session.source),
+            peer: (session.origin() == Origin::Peer).then(|| session.share()),
             requester: plan
                 .passage
                 .as_ref()

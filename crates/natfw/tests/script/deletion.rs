@@ -1,6 +1,6 @@
 //! Deletions that arrive where the session has ended before.
 
-use signalbox_core::service::RecvMessage;
+use signalbox_core::service::{AddressValidation, RecvMessage};
 use signalbox_core::{Mri, SessionId};
 use signalbox_natfw::engine::{Command, Config, Mapping, Middlebox};
 use signalbox_natfw::wire::{Info, Message};
@@ -18,6 +18,14 @@ fn from(rig: &mut Rig, peer: &str, mri: Mri, message: &Message<'_>) -> Vec<Sent>
     let data = octets(message);
     let received = rig.received(OTHER, INSIDE, mri, &data);
     rig.indicate(RecvMessage { peer_address: Some(addr(peer)), ..received })
+}
+
+/// A message of a sender whose address GIST does not know.
+fn from_unknown(rig: &mut Rig, mri: Mri, message: &Message<'_>) -> Vec<Sent> {
+    let data = octets(message);
+    let received = rig.received(OTHER, INSIDE, mri, &data);
+    let validation = AddressValidation::default();
+    rig.indicate(RecvMessage { sii: None, peer_address: None, validation, ..received })
 }
 
 /// A node whose session an administrator has ended.
@@ -138,6 +146,7 @@ fn a_create_that_its_deletion_overtook_on_another_route_takes_no_session() {
             assert_eq!(from(&mut rig, ELSEWHERE, flow(), &create(2, 1000)), []);
         }
         assert_eq!(from(&mut rig, ELSEWHERE, flow(), &create(3, 0)), []);
+        assert_eq!(rig.natfw.counters().deleted, u64::from(waits));
         assert_eq!(from(&mut rig, ELSEWHERE, flow(), &create(2, 1000)), []);
         assert_eq!(rig.routed(), []);
         assert_eq!((rig.natfw.counters().old_msn, rig.holes.len(), rig.kernel.len()), (1, 1, 0));
@@ -164,6 +173,39 @@ fn a_deletion_by_a_stranger_keeps_no_request_of_others_out() {
     assert_eq!(only(from(&mut rig, host, flow, &create(1, 100))).message(), create(1, 100));
 }
 
+/// The flow of a deletion is what its sender writes: one whose address GIST does not know is not the host of the flow. Later requests of
+/// such senders count as those of one peer.
+#[test]
+fn a_deletion_of_an_unknown_sender_keeps_no_request_of_the_host_out() {
+    for (mut rig, first) in [(Rig::firewall(), 1), (ended(Rig::firewall()), 2)] {
+        assert_eq!(from_unknown(&mut rig, flow(), &create(900, 0)), []);
+        assert_eq!(from_unknown(&mut rig, flow(), &create(899, 100)), [], "it was overtaken");
+        assert_eq!(only(rig.by_inside(flow(), &create(first, 100))).message(), create(first, 100));
+    }
+    // The same for one that waits when the session of the host ends.
+    let mut rig = Rig::firewall();
+    rig.established(100);
+    rig.slow_routes = true;
+    assert_eq!(from_unknown(&mut rig, flow(), &create(900, 100)), []);
+    rig.command(Command::Delete(SESSION));
+    rig.routed();
+    assert_eq!(only(rig.by_inside(flow(), &create(2, 100))).message(), create(2, 100));
+}
+
+/// With IPv6 a neighbour on the link of a host is not the host whose session ended here.
+#[test]
+fn a_deletion_by_a_neighbour_of_the_host_does_not_go_on() {
+    let (host, neighbour, server) = ("2001:db8:1::2", "2001:db8:1::66", "2001:db8:2::9");
+    let flow = Mri::PathCoupled(udp(host, 5000, server, 6000));
+    let mut rig = Rig::host();
+    let sent = only(from(&mut rig, host, flow, &create(1, 100)));
+    rig.answer(&sent, &success(1, 100));
+    only(from(&mut rig, host, flow, &create(2, 0)));
+    assert_eq!(from(&mut rig, neighbour, flow, &create(900, 0)), []);
+    assert_eq!(only(from(&mut rig, host, flow, &create(3, 0))).message(), create(3, 0), "the host itself");
+    assert_eq!(only(from(&mut rig, host, flow, &create(4, 100))).message(), create(4, 100));
+}
+
 /// Requests of a stranger that wait when the session of a host ends use up no number of the host either.
 #[test]
 fn a_waiting_request_of_a_stranger_keeps_no_request_of_others_out() {
@@ -182,7 +224,6 @@ fn a_waiting_request_of_a_stranger_keeps_no_request_of_others_out() {
 fn deletions_of_a_stranger_leave_places_to_others() {
     let mut rig = Rig::with(Config { max_sessions: 64, ..boxed(Middlebox::Firewall) });
     for n in 1..=100_u8 {
-        assert_eq!(from(&mut rig, ELSEWHERE, flow(), &create(n.into(), 0)), []);
         let other = SessionId([n; 16]);
         assert_eq!(rig.in_session(other, OTHER, OUTSIDE, inward(), &create(n.into(), 0)), []);
     }
@@ -190,5 +231,58 @@ fn deletions_of_a_stranger_leave_places_to_others() {
     assert_eq!(rig.by_inside(flow(), &create(1, 100)), [], "it was overtaken");
     assert_eq!((rig.natfw.session_count(), rig.natfw.counters().old_msn), (0, 1));
     // Their own are forgotten where no place was left.
-    assert_eq!(only(from(&mut rig, ELSEWHERE, flow(), &create(99, 100))).message(), create(99, 100));
+    let other = SessionId([99; 16]);
+    let sent = only(rig.in_session(other, OTHER, OUTSIDE, inward(), &create(99, 100)));
+    assert_eq!(sent.message(), create(99, 100));
+    // All deletions of a peer for one session have one place.
+    for n in 1..=100 {
+        assert_eq!(from(&mut rig, ELSEWHERE, flow(), &create(n, 0)), []);
+    }
+    assert_eq!(from(&mut rig, ELSEWHERE, flow(), &create(100, 100)), [], "the last one is remembered");
+}
+
+/// Nor do deletions, which cost nothing, take places of sessions that ended: those of a stranger for one session or many, and those of
+/// the host itself.
+#[test]
+fn deletions_leave_places_to_sessions_that_end() {
+    let deletions: [fn(&mut Rig); 3] = [
+        |rig| (1..=100).for_each(|n| drop(from(rig, ELSEWHERE, flow(), &create(n, 0)))),
+        |rig| {
+            for n in 1..=100 {
+                rig.in_session(SessionId([n; 16]), OTHER, OUTSIDE, inward(), &create(1, 0));
+            }
+        },
+        |rig| {
+            rig.established(100);
+            (2..=100).for_each(|n| drop(rig.by_inside(flow(), &create(n, 0))));
+        },
+    ];
+    for (case, deletions) in deletions.into_iter().enumerate() {
+        let mut rig = Rig::with(Config { max_sessions: 64, ..boxed(Middlebox::Firewall) });
+        deletions(&mut rig);
+        for session in [101, 102, 103].map(|n| SessionId([n; 16])) {
+            for (msn, lifetime) in [(1, 100), (2, 0)] {
+                only(rig.in_session(session, BEFORE, INSIDE, flow(), &create(msn, lifetime)));
+            }
+            let again = rig.in_session(session, BEFORE, INSIDE, flow(), &create(1, 100));
+            assert_eq!(again, [], "{session} after the deletions of case {case}");
+        }
+    }
+}
+
+/// A request that waits when the session ends has an older number than a deletion of its peer, which came by another way.
+#[test]
+fn an_older_number_replaces_no_newer_one() {
+    let mut rig = Rig::firewall();
+    rig.established(100);
+    rig.slow_routes = true;
+    assert_eq!(from(&mut rig, ELSEWHERE, flow(), &create(5, 100)), []);
+    let data = octets(&create(900, 0));
+    let received = rig.received(BEHIND, INSIDE, flow(), &data);
+    assert_eq!(rig.indicate(RecvMessage { peer_address: Some(addr(ELSEWHERE)), ..received }), []);
+    only(rig.by_inside(flow(), &create(2, 0)));
+    assert_eq!(rig.routed(), []);
+    assert_eq!(from(&mut rig, ELSEWHERE, flow(), &create(6, 100)), []);
+    assert_eq!((rig.natfw.session_count(), rig.holes.len()), (0, 0));
+    assert_eq!(only(from(&mut rig, ELSEWHERE, flow(), &create(901, 100))).message(), create(901, 100));
 }

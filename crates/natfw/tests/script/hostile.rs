@@ -158,6 +158,26 @@ fn sessions_are_shared_by_source() {
     assert_eq!((rig.natfw.session_count(), rig.resources.passage_count()), (0, 0));
 }
 
+/// A host may have all addresses of its IPv6 prefix: they have one share of the sessions, and of the messages whose result is awaited.
+#[test]
+fn the_addresses_of_a_prefix_have_one_share() {
+    for (max_sessions, max_watched) in [(64, 1000), (1000, 64)] {
+        let mut rig = Rig::with(Config { max_sessions, max_watched, ..Config::default() });
+        let mut ask = |n: u8, net: u8| {
+            let host = format!("2001:db8:{net}::{n}");
+            let data = octets(&Message { proxy: true, nonce: Some(1), ..create(7, 100) });
+            let mri = Mri::PathCoupled(udp(&host, n.into(), "2001:db8:ff::9", 6000));
+            let received = rig.received(BEFORE, INSIDE, mri, &data);
+            let session = SessionId([n; 16]);
+            let sent =
+                only(rig.indicate(RecvMessage { session, peer_address: Some(addr(&host)), ..received }));
+            sent.message().info.is_none() && sent.handle.is_some()
+        };
+        assert_eq!((1..=100).filter(|n| ask(*n, 1)).count(), 48, "{max_sessions}");
+        assert!(ask(101, 2), "another prefix");
+    }
+}
+
 /// What ends at one time ends in parts, so that messages have their turn in between.
 #[test]
 fn many_sessions_end_in_parts() {
