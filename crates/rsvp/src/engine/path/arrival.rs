@@ -242,7 +242,6 @@ impl Rsvp {
         Change { hop, tspec, adspec, police, objects }: Change,
         resources: &mut dyn Admission,
     ) -> Result<(), Failure> {
-        let terms = self.take_adspec(key, adspec, contents);
         let protection = match objects {
             Compared::Same(renewal) => {
                 self.renew_objects(key, renewal, contents);
@@ -259,6 +258,8 @@ impl Rsvp {
         if let PreviousHop::New { after_standby } = hop {
             self.change_hop(session, key, after_standby, contents)?;
         }
+        // A Path that is refused leaves it, so that the same Path brings the new terms later.
+        let terms = self.take_adspec(key, adspec, contents);
         if tspec == Part::New
             && let Some(sender) = self.senders.get_mut(key)
         {
