@@ -5,7 +5,9 @@ use std::time::Duration;
 use signalbox_casp::clients::natfw::{Config, NatfwEvent, NatfwRequest, Role};
 use signalbox_casp::engine::Indication;
 use signalbox_casp::wire::FlowId;
-use signalbox_casp::wire::natfw::{NatfwMessage, NatfwStatus, NatfwType, NatfwValue};
+use signalbox_casp::wire::natfw::{
+    NatfwMessage, NatfwResult, NatfwStatus, NatfwType, NatfwValue, REMOVED, Tlvs,
+};
 use signalbox_core::SessionId;
 
 use crate::rig::{FIRST, Packet, Rig, flow, wants_response};
@@ -113,7 +115,7 @@ fn a_firewall_that_has_lost_a_passage_lets_its_host_ask_again() {
         let mut rig = Rig::standing(4, by_receiver);
         let inside = vec!["left".to_owned()];
         rig.restart_as(1, Config { role: Role::Firewall, inside, ..Config::default() });
-        assert!(rig.refresh());
+        assert!(rig.refresh(FIRST));
         rig.wait(Duration::from_millis(500));
         assert_eq!((rig.status(0), rig.passes(1)), (NatfwStatus::NO_STATE, Vec::new()));
         rig.wait(Duration::from_secs(1));
@@ -129,10 +131,65 @@ fn a_firewall_whose_request_follows_reports_nothing() {
     let mut rig = Rig::standing(4, false);
     let inside = vec!["left".to_owned()];
     rig.restart_as(1, Config { role: Role::Firewall, inside, ..Config::default() });
-    assert!(rig.refresh());
+    assert!(rig.refresh(FIRST));
     let (session, flow) = (FIRST, flow(4));
     rig.indicate(0, &Indication::Branch { session, flow, previous: false, id: 1, ended: false });
     rig.wait(Duration::from_secs(2));
     assert_eq!((rig.passes(1), rig.status(0)), (vec![flow.filter()], NatfwStatus::DONE));
     assert_eq!(rig.nodes[1].client.counters().unknown, 0);
+}
+
+fn answers(rig: &Rig) -> usize {
+    rig.kinds(0).iter().filter(|kind| **kind == NatfwType::RESPONSE).count()
+}
+
+/// A session that is refreshed again and again is reported once in half a second, and not for each refresh.
+#[test]
+fn refreshes_of_one_unknown_session_have_one_answer() {
+    let mut rig = Rig::open(4);
+    for _ in 0..100 {
+        assert!(rig.refresh(FIRST));
+    }
+    rig.wait(Duration::from_millis(500));
+    assert_eq!((answers(&rig), rig.nodes[1].client.counters().unknown), (1, 1));
+    assert!(rig.refresh(FIRST));
+    rig.wait(Duration::from_millis(500));
+    assert_eq!(answers(&rig), 2);
+}
+
+/// One hop gets ten reports a second at most. It gets all, one after the other, as far as they find a place; what finds none is counted.
+#[test]
+fn reports_of_unknown_sessions_are_limited() {
+    let mut rig = Rig::open(4);
+    for n in 0..60u128 {
+        assert!(rig.refresh(SessionId((n + 1000).to_be_bytes())));
+    }
+    rig.wait(Duration::from_millis(500));
+    assert!((1..=5).contains(&answers(&rig)), "{}", answers(&rig));
+    rig.wait(Duration::from_secs(3));
+    assert!((10..=35).contains(&answers(&rig)), "{}", answers(&rig));
+    rig.wait(Duration::from_secs(10));
+    let counters = rig.nodes[1].client.counters();
+    assert_eq!((answers(&rig), counters.unknown, counters.errors_limited), (60, 60, 0));
+    rig.clear();
+    for n in 0..1100u128 {
+        assert!(rig.refresh(SessionId((n + 2000).to_be_bytes())));
+    }
+    let limited = usize::try_from(rig.nodes[1].client.counters().errors_limited).unwrap();
+    assert!((1..=5).contains(&answers(&rig)), "{}", answers(&rig));
+    assert_eq!(answers(&rig) + limited, 1100 - 1024);
+}
+
+/// A next hop that reports after each answer that it has no passage does not make the host send requests without end.
+#[test]
+fn a_node_that_always_reports_gets_few_requests() {
+    let mut rig = Rig::standing(4, false);
+    let requests = |rig: &Rig| rig.kinds(1).iter().filter(|kind| **kind == NatfwType::CREATE).count();
+    for msg_id in 0..200 {
+        let (status, flags, nested) = (NatfwStatus::NO_STATE, REMOVED, Tlvs::of(&[]));
+        let result = NatfwResult { status, flags, request: 0, msg_id, nested };
+        rig.inject(1, 0, NatfwType::RESPONSE, &[NatfwValue::Status(result)]);
+        rig.wait(Duration::from_millis(100));
+    }
+    assert_eq!((requests(&rig), rig.events(0)), (4, Vec::new()));
 }

@@ -495,21 +495,21 @@ fn a_nat_that_has_lost_a_flow_lets_its_host_ask_again() {
     let outer = rig.last(2, NatfwType::PATH).flow;
     rig.restart_as(1, as_nat(&[1], 1, Config { inside: vec!["left".to_owned()], ..Config::default() }));
     rig.clear();
-    assert!(!rig.refresh());
+    assert!(!rig.refresh(FIRST));
     rig.wait(Duration::from_millis(500));
     assert_eq!(rig.status(0), NatfwStatus::NO_STATE);
     assert!(rig.seen.iter().all(|one| one.to != 2), "{:?}", rig.seen);
     let counters = rig.nodes[1].client.counters();
     assert_eq!((counters.unbound, counters.unknown), (1, 1));
     // Two answers make one request.
-    assert!(!rig.refresh());
+    assert!(!rig.refresh(FIRST));
     rig.wait(Duration::from_secs(1));
     assert_eq!(rig.seen.iter().filter(|one| one.to == 1 && one.kind() == NatfwType::PATH).count(), 1);
     let again = rig.last(2, NatfwType::PATH).flow;
     assert_eq!((again.src(), again.dst()), (outer.src(), outer.dst()));
     assert_eq!((rig.passes(1), rig.sources(1)), (vec![flow(4).filter()], vec![Some(source_of(&again))]));
     rig.clear();
-    assert!(rig.refresh());
+    assert!(rig.refresh(FIRST));
     assert_eq!(rig.kinds(0), []);
 }
 

@@ -348,10 +348,10 @@ impl Rig {
     }
 
     /// A refresh of the rig's flow arrives at the second node, whose messaging layer does not know the session. Whether it goes on.
-    pub(crate) fn refresh(&mut self) -> bool {
+    pub(crate) fn refresh(&mut self, session: SessionId) -> bool {
         let (flow, data) = (flow(self.nodes.len()), Vec::new());
         self.refreshing = true;
-        self.deliver(Packet { session: FIRST, flow, reverse: false, to: 1, from: 0, hops: 1, data });
+        self.deliver(Packet { session, flow, reverse: false, to: 1, from: 0, hops: 1, data });
         self.refreshing = false;
         while self.drain(1) {}
         let (refreshes, others) = self.queue.drain(..).partition(|one: &Packet| one.data.is_empty());

@@ -53,6 +53,7 @@ impl NatfwClient {
                     waits: None,
                     sent: self.now,
                     due: until,
+                    early_from: self.now,
                     query: None,
                 };
                 let record = Record::new(Origin::User(Box::new(own)), request.flow, until);

@@ -66,6 +66,7 @@ pub use view::{PassageView, RuleView};
 
 use output::Outputs;
 use record::{Origin, Record, Stage};
+use refreshed::Unknown;
 use token::Used;
 
 /// Messages that wait for the route to their hop at most.
@@ -253,8 +254,7 @@ pub struct NatfwClient {
     errors: Errors,
     wheel: Wheel,
     waiting: Lookups<Waiting>,
-    /// Sessions that began here with a refresh, and when their hosts are informed.
-    unknown: VecDeque<(Time, SessionId, FlowId)>,
+    unknown: Unknown,
     /// That of the flow of the present request.
     way: Way,
     clock: Clock,
@@ -296,7 +296,7 @@ impl NatfwClient {
             errors: Errors::new(KeyedHasher::new(&mut rng)),
             wheel: Wheel::default(),
             waiting: Lookups::default(),
-            unknown: VecDeque::new(),
+            unknown: Unknown::default(),
             way: Way::default(),
             clock: Clock::new(config.wall_clock_us),
             out: Outputs::default(),
@@ -407,8 +407,12 @@ impl NatfwClient {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         let at_work = self.judging.is_some() || !self.leaving.is_empty();
-        let report = self.unknown.front().map(|(due, ..)| *due);
-        let all = [self.wheel.next_deadline(), at_work.then_some(self.now), self.left.deadline(), report];
+        let all = [
+            self.wheel.next_deadline(),
+            at_work.then_some(self.now),
+            self.left.deadline(),
+            self.unknown.deadline(),
+        ];
         all.into_iter().flatten().min()
     }
 

@@ -332,6 +332,8 @@ pub(super) struct LocalRequest {
     pub(super) sent: Time,
     /// When the wait ends, or the next refresh is due.
     pub(super) due: Time,
+    /// No request leaves before this time because a node reports that it has no passage.
+    pub(super) early_from: Time,
     /// Number of a QUERY that waits.
     pub(super) query: Option<u64>,
 }

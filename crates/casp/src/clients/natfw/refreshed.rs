@@ -6,9 +6,11 @@
 //!
 //! At a NAT, nothing of a flow from the inside that has no binding goes on: it would leave with an inner source.
 
+use core::net::IpAddr;
 use core::time::Duration;
+use std::collections::{BTreeSet, VecDeque};
 
-use signalbox_core::{Key, SessionId, invariant};
+use signalbox_core::{Key, SessionId, Time, invariant};
 
 use super::request::Contents;
 use super::{End, MAX_WAITING, NatfwClient, Role, Seen};
@@ -23,6 +25,53 @@ const FOLLOWS: Duration = Duration::from_millis(500);
 const SOON: Duration = Duration::from_millis(200);
 /// A request that left within this time is under way.
 const UNDER_WAY: Duration = Duration::from_secs(1);
+/// Requests that go out again because of such reports leave so far apart: a node may report without end.
+const APART: Duration = Duration::from_secs(5);
+
+/// A session that began here with a refresh.
+#[derive(Debug, Clone, Copy)]
+struct Begun {
+    of: (SessionId, FlowId),
+    /// The hop that sent the refresh.
+    hop: IpAddr,
+    /// When its host is informed.
+    due: Time,
+}
+
+/// Sessions that began here with a refresh, and whose hosts are not informed yet. A session is here once with each flow, however often
+/// it is refreshed.
+#[derive(Debug, Default)]
+pub(super) struct Unknown {
+    queue: VecDeque<Begun>,
+    queued: BTreeSet<(SessionId, FlowId)>,
+}
+
+impl Unknown {
+    /// When the first report is due.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.queue.front().map(|begun| begun.due)
+    }
+
+    fn has(&self, of: &(SessionId, FlowId)) -> bool {
+        self.queued.contains(of)
+    }
+
+    fn is_full(&self) -> bool {
+        self.queue.len() >= MAX_WAITING
+    }
+
+    fn keep(&mut self, begun: Begun) {
+        self.queued.insert(begun.of);
+        self.queue.push_back(begun);
+    }
+
+    fn take_due(&mut self, now: Time) -> Option<Begun> {
+        let begun = self.queue.front().copied().filter(|begun| begun.due <= now)?;
+        self.queue.pop_front();
+        self.queued.remove(&begun.of);
+        Some(begun)
+    }
+}
 
 impl NatfwClient {
     /// Takes a refresh, which is a message without octets. A NAT looks up from which side it comes.
@@ -45,31 +94,41 @@ impl NatfwClient {
         } else {
             self.go_on(job, None);
         }
-        if known {
+        let begun = Begun { of: (job.session, job.flow), hop: job.peer, due: self.now + FOLLOWS };
+        if known || self.unknown.has(&begun.of) {
             return;
         }
-        if self.unknown.len() >= MAX_WAITING {
-            return self.report_unknown(job.session, job.flow);
+        if !self.unknown.is_full() {
+            self.unknown.keep(begun);
+        } else if !self.report_unknown(&begun) {
+            self.counters.errors_limited += 1;
+            tracing::debug!(session = %job.session, peer = %job.peer, reason = "too many of its source", "report not sent");
         }
-        self.unknown.push_back((self.now + FOLLOWS, job.session, job.flow));
     }
 
     /// Informs the hosts of sessions whose request has not followed.
     pub(super) fn report_due(&mut self) {
-        while let Some((_, session, flow)) =
-            self.unknown.front().copied().filter(|(due, ..)| *due <= self.now)
-        {
-            self.unknown.pop_front();
-            self.report_unknown(session, flow);
+        while let Some(begun) = self.unknown.take_due(self.now) {
+            if !self.report_unknown(&begun) {
+                // A node that was started anew may have lost many sessions of one hop: each has its turn.
+                self.unknown.keep(Begun { due: self.now + FOLLOWS, ..begun });
+            }
         }
     }
 
-    fn report_unknown(&mut self, session: SessionId, flow: FlowId) {
-        if self.find(session, &flow).is_none() {
-            self.counters.unknown += 1;
-            let number = self.rng.u64();
-            self.respond((session, flow), true, (number, 0), (NatfwStatus::NO_STATE, REMOVED), &[]);
+    /// Reports a session, if it is still unknown. False: too many reports have left to its hop, and this one may not.
+    fn report_unknown(&mut self, begun: &Begun) -> bool {
+        let (session, flow) = begun.of;
+        if self.find(session, &flow).is_some() {
+            return true;
         }
+        if !self.errors.allow(self.now, None, begun.hop) {
+            return false;
+        }
+        self.counters.unknown += 1;
+        let number = self.rng.u64();
+        self.respond(begun.of, true, (number, 0), (NatfwStatus::NO_STATE, REMOVED), &[]);
+        true
     }
 
     /// Asks from which side a message comes.
@@ -128,16 +187,17 @@ impl NatfwClient {
     /// moment ago comes behind the refresh that the node reports; an older one may have been lost with the node.
     pub(super) fn ask_soon(&mut self, key: Key) {
         let now = self.now;
-        let at = now + self.rng.jitter(SOON, 1.0, 3.0);
+        let soon = now + self.rng.jitter(SOON, 1.0, 3.0);
         let Some(own) = invariant!(
             self.records.get_mut(key).and_then(|record| record.origin.own_mut()),
             "who asks again has asked"
         ) else {
             return;
         };
+        let at = soon.max(own.early_from);
         let under_way = own.waits.is_some() && own.sent + UNDER_WAY > now;
         if own.stage.is_standing() && at < own.due && !under_way {
-            (own.waits, own.due) = (None, at);
+            (own.waits, own.due, own.early_from) = (None, at, at + APART);
             self.arm(key);
         }
     }
