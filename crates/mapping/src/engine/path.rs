@@ -84,10 +84,16 @@ impl Mapper {
 
     /// The path refused other filters. The nodes of the path have ended the mapping (RFC 5973 §3.7.2), so it is asked for as it was.
     fn take_back(&mut self, key: Key, failure: Failure) {
+        self.refuse_change(key, failure, false);
+        self.ask_again(key);
+    }
+
+    /// Tells the host that a change was refused, and keeps the filters of before. `stale`: the answer of the path is still to come.
+    fn refuse_change(&mut self, key: Key, failure: Failure, stale: bool) {
         let until = self.now + self.config.repair;
         let asked = self.mappings.change(key, |record| {
             let (place, ends) = record.told()?;
-            let repairing = Stage::Repairing { place, ends, until, again: None, stale: false };
+            let repairing = Stage::Repairing { place, ends, until, again: None, stale };
             let Stage::Changing { asked, before, .. } = core::mem::replace(&mut record.stage, repairing)
             else {
                 return None;
@@ -98,7 +104,6 @@ impl Mapper {
         let Some(asked) = asked.flatten() else { return };
         self.counters.refused += 1;
         self.answer(key, &asked, Err(failure));
-        self.ask_again(key);
     }
 
     /// Asks the path for a lost mapping, with the old place as wish.
@@ -210,7 +215,8 @@ impl Mapper {
             Stage::Standing { updates: Some(updates), .. } if updates.next <= now => {
                 self.send_update(key, updates)
             }
-            Stage::Changing { until, .. } if until <= now => self.give_up_change(key),
+            // The path did not answer in time. When its answer comes, it is asked for the mapping as it was.
+            Stage::Changing { until, .. } if until <= now => self.refuse_change(key, Failure::NoPath, true),
             Stage::Repairing { until, .. } if until <= now => self.give_up(key),
             Stage::Repairing { again: Some(again), .. } if again <= now => self.ask_again(key),
             // The timer came early, by less than a tick.
@@ -232,25 +238,6 @@ impl Mapper {
                 *updates = more;
             }
         });
-    }
-
-    /// The path did not answer a change in time. The host is told now; when the answer comes, the path is asked for the mapping as it was.
-    fn give_up_change(&mut self, key: Key) {
-        let until = self.now + self.config.repair;
-        let asked = self.mappings.change(key, |record| {
-            let (place, ends) = record.told()?;
-            let repairing = Stage::Repairing { place, ends, until, again: None, stale: true };
-            let Stage::Changing { asked, before, .. } = core::mem::replace(&mut record.stage, repairing)
-            else {
-                return None;
-            };
-            // The host is told that nothing has changed.
-            record.filters = before;
-            Some(asked)
-        });
-        let Some(asked) = asked.flatten() else { return };
-        self.counters.refused += 1;
-        self.answer(key, &asked, Err(Failure::NoPath));
     }
 
     /// A lost mapping could not be had again.

@@ -25,8 +25,8 @@ pub struct Options<'a> {
 
 impl PartialEq for Options<'_> {
     fn eq(&self, other: &Self) -> bool {
-        let contents = |option: RawOption<'_>| (option.code, option.data.to_vec());
-        self.iter().map(contents).eq(other.iter().map(contents))
+        let mine = self.iter().map(|option| (option.code, option.data));
+        mine.eq(other.iter().map(|option| (option.code, option.data)))
     }
 }
 
