@@ -10,7 +10,8 @@ use signalbox_lab::{object, provenance};
 
 use super::{Goal, print, rounded};
 
-/// A node that does more than so many times what the bare program in its place does was not measured: it does all of that, and more.
+/// Most times the rate of the bare program that a node can reach. The node does the work of that program and its own, so a greater rate
+/// is a fault of the measurement.
 const MOST_TIMES: f64 = 1.25;
 
 /// How a benchmark ended.

@@ -1,5 +1,5 @@
 //! Local repair: after a change of routes, or where another router may have the place of a gateway, sessions discover their next hops
-//! again, a part of them at a time. Where a connection to a next hop failed, that node may have been started anew: sessions are refreshed
+//! again, a part of them at a time. Where a connection to a next hop failed, that node may have restarted: sessions are refreshed
 //! before their time.
 
 use core::time::Duration;
@@ -14,7 +14,7 @@ use super::session::Mark;
 
 /// Changes of routes that are handled apart. More of them become one for all destinations.
 const SEPARATE: usize = 16;
-/// When sessions are refreshed after a connection failed, from here to a third later: a node that starts anew is there by then.
+/// Shortest time from the failure of a connection to the refresh of its sessions. The longest is a third more: a node that restarts takes connections by then.
 const AFTER_LOSS: Duration = Duration::from_millis(2500);
 /// An established connection that fails brings the refreshes to its node forward once in this time.
 const LOSSES_APART: Duration = Duration::from_secs(5);
@@ -83,7 +83,7 @@ impl Casp {
         self.sweeps.push_back(Sweep { concerned: Concerned::Over(peer), from: 0 });
     }
 
-    /// Visits some sessions whose route may have changed, or whose next hop may have been started anew.
+    /// Visits some sessions whose route may have changed, or whose next hop may have restarted.
     pub(super) fn run_sweeps(&mut self) {
         let Self { sweeps, sessions, egresses, .. } = self;
         let Some(sweep) = sweeps.front_mut() else { return };

@@ -107,7 +107,7 @@ fn a_session_that_others_fill_is_not_taken() {
     assert!(matches!(events.last(), Some(NatfwEvent::Opened { .. })), "{events:?}");
 }
 
-/// O08: a firewall that was started anew sends a refresh on, which is no request, and informs the host, which asks again at once. Its user
+/// O08: a firewall that has restarted sends a refresh on, which is no request, and informs the host, which asks again at once. Its user
 /// notices nothing.
 #[test]
 fn a_firewall_that_has_lost_a_passage_lets_its_host_ask_again() {

@@ -486,7 +486,7 @@ fn an_end_keeps_its_port_over_a_restart() {
 }
 
 /// O08: a NAT that has lost a flow sends nothing of it on that it cannot translate, and counts it. A refresh is answered, and the host
-/// asks again at once: the flow has its binding again, and the next refresh is none that the NAT does not know.
+/// asks again at once. Then the flow has its binding again, and the NAT translates the next refresh.
 #[test]
 fn a_nat_that_has_lost_a_flow_lets_its_host_ask_again() {
     let mut rig = nats(4, &[1]);

@@ -48,7 +48,7 @@ fn a_lost_connection_is_opened_again() {
     assert!(scouts(&outputs).is_empty());
 }
 
-/// O08: the node of a connection that failed may have been started anew, and has no sessions then: they are refreshed some seconds later.
+/// O08: the node of a connection that failed may have restarted, and has no sessions then: they are refreshed some seconds later.
 /// Another connection with it, or a previous hop that has gone, changes nothing.
 #[test]
 fn sessions_are_refreshed_soon_after_their_connection_failed() {

@@ -198,7 +198,7 @@ fn asked(rig: &mut Rig) -> Vec<(u64, bool)> {
     .collect()
 }
 
-/// O08: a NAT that was started anew gets refreshes before the requests of its client. None leaves with the inner flow, of whichever node;
+/// O08: a NAT that has restarted gets refreshes before the requests of its client. No refresh of any node leaves with the inner flow;
 /// the first request that is translated brings the session back.
 #[test]
 fn nothing_leaves_a_nat_that_has_not_translated_it() {

@@ -1,4 +1,4 @@
-//! Sessions that begin at this node with a refresh of the messaging layer: the node was started anew, or the path has changed.
+//! Sessions of which this node learns by a refresh of the messaging layer, because it has restarted or the path has changed.
 //!
 //! Who asked for the passage does not know that this node has it no more, or never had it. A RESPONSE says so, and names no request: its
 //! status is "no such state" with the flag for removed state, its type of the request is 0, and its MSG_ID is drawn, so that no node on the
@@ -110,7 +110,7 @@ impl NatfwClient {
     pub(super) fn report_due(&mut self) {
         while let Some(begun) = self.unknown.take_due(self.now) {
             if !self.report_unknown(&begun) {
-                // A node that was started anew may have lost many sessions of one hop: each has its turn.
+                // A node that has restarted may have lost many sessions of one hop. They are reported one after the other.
                 self.unknown.keep(Begun { due: self.now + FOLLOWS, ..begun });
             }
         }

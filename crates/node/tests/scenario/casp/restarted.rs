@@ -1,4 +1,4 @@
-//! A NAT that is started anew while a passage stands.
+//! A NAT that restarts while a passage stands.
 
 use core::net::IpAddr;
 
