@@ -30,7 +30,7 @@ fn path(n: u32, terms: ErrorTerms) -> Path {
     Path { adspec: adspec(terms), ..Path::of(session(), n, 1) }
 }
 
-/// The kernel gets the bucket for the present error terms at once. Neighbours get nothing: the previous hop has what it had, and the next
+/// RSVPIS-2212-Guidelines-01: the kernel gets the bucket for the present error terms at once. Neighbours get nothing: the previous hop has what it had, and the next
 /// hop gets the ADSPEC with the next refresh.
 #[test]
 fn a_grant_follows_the_error_terms_of_its_path() {
@@ -56,7 +56,7 @@ fn a_grant_follows_the_error_terms_of_its_path() {
     }
 }
 
-/// Of several senders in one reservation the largest terms count (RFC 2212).
+/// RSVPIS-2212-Guidelines-01: of several senders in one reservation the largest terms count.
 #[test]
 fn a_shared_grant_follows_the_largest_terms() {
     let mut rig = Rig::new();
@@ -102,7 +102,7 @@ fn totals(c_tot: u32) -> ErrorTerms {
     ErrorTerms { c_tot, ..ErrorTerms::default() }
 }
 
-/// A lower rate uses slack, more of it the larger Ctot is (RFC 2212 "Ordering and Merging"). The previous hop gets at once what is left
+/// RSVPIS-2212-Ordering-04: a lower rate uses slack, more of it the larger Ctot is. The previous hop gets at once what is left
 /// with the present Ctot; the next hop an error, if the slack does not suffice any more, while the former grant stays.
 #[test]
 fn what_is_left_of_the_slack_follows_the_error_terms() {
@@ -138,7 +138,7 @@ fn open(mtu: u32) -> (FlowSpec, Path) {
     (flowspec, Path { adspec: adspec_object(&adspec), ..Path::new() })
 }
 
-/// A FLOWSPEC that gives no M means the path MTU of the ADSPEC. When that changes, the next Resv counts, also from a neighbour that
+/// RSVPIS-2210-2.3.2-02: a FLOWSPEC that gives no M means the path MTU of the ADSPEC. When that changes, the next Resv counts, also from a neighbour that
 /// refreshes by MESSAGE_IDs: it is asked for the whole message.
 #[test]
 fn a_request_without_m_follows_the_mtu_of_its_path() {

@@ -50,7 +50,7 @@ fn ended(end: End, rig: &mut Rig, path: &Path) -> Vec<u32> {
     torn(&sent)
 }
 
-/// The next hop of a new route has had no Path before W. It may be the one where the Paths of another way arrive.
+/// RSVP-3.1.5-07, RSVP-3.1.5-08: the next hop of a new route has had no Path before W. It may be the one where the Paths of another way arrive.
 #[test]
 fn before_w_no_path_tear_takes_the_new_route() {
     for end in ENDS {
@@ -82,7 +82,7 @@ fn before_w_no_path_tear_takes_the_new_route() {
     assert_eq!(ended(End::Tear, &mut rig, &Path::new()), [3]);
 }
 
-/// An application of this node ends its sender before W.
+/// RSVP-2.4-01, RSVP-3.11.1-05: an application of this node ends its sender before W.
 #[test]
 fn a_sender_of_this_node_is_torn_down_where_it_was_announced() {
     for (wait, ways) in [(Duration::ZERO, vec![]), (W, vec![3])] {
@@ -97,7 +97,7 @@ fn a_sender_of_this_node_is_torn_down_where_it_was_announced() {
     }
 }
 
-/// Of the branches of a group those are torn down that have had a Path, in whatever order they came.
+/// RSVP-2209-PTEAR-01: of the branches of a group those are torn down that have had a Path, in whatever order they came.
 #[test]
 fn before_w_the_former_branches_of_a_group_are_torn_down() {
     for end in ENDS {
@@ -133,7 +133,7 @@ fn before_w_the_former_branches_of_a_group_are_torn_down() {
     assert_eq!(ended(End::Tear, &mut rig, &path), [2, 3, 4]);
 }
 
-/// A Path to a new branch was held back, because the incoming link was down. The branch that stays has had one.
+/// RSVP-2209-PTEAR-01: a Path to a new branch was held back, because the incoming link was down. The branch that stays has had one.
 #[test]
 fn a_branch_without_a_path_is_not_torn_down_beside_one_that_has_had_one() {
     let path = Path::of(group(), 1, 1);
@@ -171,7 +171,7 @@ fn a_new_backup_route_does_not_take_the_place_of_the_new_route() {
     assert_eq!(torn(&rig.path_tear(&path)), [2, 4]);
 }
 
-/// A route that was lost: no Path and no PathTear goes anywhere.
+/// RSVP-3.11.4-03: a route that was lost: no Path and no PathTear goes anywhere.
 #[test]
 fn without_a_route_nothing_is_torn_down() {
     let mut rig = Rig::new();
