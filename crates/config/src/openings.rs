@@ -160,7 +160,7 @@ fn trusted(config: &resources::Config, keys: &mut Keys<'_>) {
         .trusted
         .iter()
         .filter_map(|trusted| match trusted {
-            Trusted::Neighbours(net) => Some(*net),
+            Trusted::Neighbors(net) => Some(*net),
             Trusted::Local | Trusted::Peer(_) => None,
         })
         .collect();

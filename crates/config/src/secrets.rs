@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use signalbox_node::resources::token::KeyConfig;
-use signalbox_node::rsvp::neighbour::{Algorithm, KeyUse};
+use signalbox_node::rsvp::neighbor::{Algorithm, KeyUse};
 
 use crate::keys::Keys;
 use crate::kind::{address, choice, date, number, path, text};

@@ -83,7 +83,7 @@ pub enum InputOf<O, L, X, C> {
     /// The kernel sends what goes to a neighbor to another link-layer address than before, and no route changes: another router may
     /// have its place (VRRP, RFC 5798). Anybody on the link can forge that. So it is only a reason to ask who is there; a driver
     /// limits its rate for each interface.
-    #[cfg_attr(feature = "serde", serde(rename = "neighbour-moved"))]
+    #[cfg_attr(feature = "serde", serde(rename = "neighbor-moved"))]
     NeighborMoved {
         /// The link.
         ifindex: IfIndex,

@@ -144,7 +144,7 @@ impl Wire {
     }
 }
 
-/// Whether the frame is IP, but not neighbour discovery: the loss of neighbour discovery would delay everything by
+/// Whether the frame is IP, but not neighbor discovery: the loss of neighbor discovery would delay everything by
 /// seconds.
 fn is_lossy(frame: &[u8]) -> bool {
     match frame.get(12..14) {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn only_ip_is_lost_and_no_neighbour_discovery() {
+    fn only_ip_is_lost_and_no_neighbor_discovery() {
         let frame = |kind: [u8; 2], next: u8, icmp: u8| {
             let mut frame = vec![0; 60];
             frame[12..14].copy_from_slice(&kind);

@@ -201,7 +201,7 @@ pub fn set_rate(namespace: &Namespace, interface: &str, bits_per_second: u64) ->
     )
 }
 
-/// Drops `percent` (0–100, in hundredths) of the IP packets that come in by an interface, at random. Neighbour
+/// Drops `percent` (0–100, in hundredths) of the IP packets that come in by an interface, at random. Neighbor
 /// discovery and ARP are excepted, because their loss would delay everything by seconds. 0 removes the loss.
 ///
 /// # Errors

@@ -120,8 +120,8 @@ pub mod rsvp {
         SenderRequest, SenderView, SessionView, Staged, UpstreamView,
     };
     /// The types of refresh reduction, Hello and integrity on one hop.
-    pub mod neighbour {
-        pub use signalbox_rsvp::engine::neighbour::{
+    pub mod neighbor {
+        pub use signalbox_rsvp::engine::neighbor::{
             Algorithm, AssociationView, AuthenticationFailure, AuthenticationFailures, Config, HelloConfig,
             HelloState, IntegrityConfig, Interface, KeyUse, OtherClock, Reduction, TYPES, Trust, View,
         };

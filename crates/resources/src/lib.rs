@@ -40,8 +40,8 @@ pub use decision::{Decision, End};
 pub use passage::{DryPassage, Passage, PassageRequest};
 pub use refusal::{Cause, Refusal};
 pub use request::{
-    Admitted, Available, DryRun, During, GrantId, GrantRequest, LostWhy, Neighbour, Owner, Policing,
-    Priority, Proof, RequestedBy, Requester, ResourceOutput,
+    Admitted, Available, DryRun, During, GrantId, GrantRequest, LostWhy, Neighbor, Owner, Policing, Priority,
+    Proof, RequestedBy, Requester, ResourceOutput,
 };
 pub use secret::Secret;
 pub use units::Rate;

@@ -11,7 +11,7 @@ use signalbox_core::{IfIndex, Key, ReserverId, SessionId, Time};
 
 use crate::intserv::{ErrorTerms, Latency, LocalTerms, RSpec, whole};
 use crate::refusal::{Refusal, RuleName};
-pub use crate::requester::{Neighbour, Proof, RequestedBy, Requester};
+pub use crate::requester::{Neighbor, Proof, RequestedBy, Requester};
 
 /// The owner of a reservation: a protocol, and the protocol's own key of the reservation. It is given back with
 /// [`ResourceOutput::Lost`] and [`ResourceOutput::Reduced`].

@@ -61,7 +61,7 @@ impl fmt::Display for Proof {
 
 /// An adjacent node of a signaling protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Neighbour {
+pub struct Neighbor {
     /// Its address.
     pub address: IpAddr,
     /// The interface by which its message came in; [`IfIndex::NONE`]: not known.
@@ -80,19 +80,19 @@ pub enum RequestedBy {
     /// user's command, if there was one.
     LocalUser(Option<u64>),
     /// A neighbor.
-    Neighbour(Neighbour),
+    Neighbor(Neighbor),
     /// Several of them: their requests are merged into one.
-    Neighbours(Vec<Neighbour>),
+    Neighbors(Vec<Neighbor>),
 }
 
 impl RequestedBy {
     /// The neighbors.
     #[must_use]
-    pub fn neighbours(&self) -> &[Neighbour] {
+    pub fn neighbors(&self) -> &[Neighbor] {
         match self {
             Self::Unknown | Self::LocalUser(_) => &[],
-            Self::Neighbour(one) => core::slice::from_ref(one),
-            Self::Neighbours(all) => all,
+            Self::Neighbor(one) => core::slice::from_ref(one),
+            Self::Neighbors(all) => all,
         }
     }
 
@@ -141,9 +141,9 @@ impl Requester {
 
     /// A neighbor that asks for itself.
     #[must_use]
-    pub const fn neighbour(neighbour: Neighbour) -> Self {
+    pub const fn neighbor(neighbor: Neighbor) -> Self {
         Self {
-            requested_by: RequestedBy::Neighbour(neighbour),
+            requested_by: RequestedBy::Neighbor(neighbor),
             peer: None,
             claimed: None,
             token: None,
@@ -154,7 +154,7 @@ impl Requester {
     /// The requester of a message that claims to be of `claimed`. The claim is stored if it differs from the neighbor.
     #[must_use]
     pub fn new(requested_by: RequestedBy, peer: Option<Arc<Identity>>, claimed: Option<IpAddr>) -> Self {
-        let same = match requested_by.neighbours() {
+        let same = match requested_by.neighbors() {
             [one] => claimed == Some(one.address),
             _ => false,
         };
@@ -163,8 +163,8 @@ impl Requester {
 
     /// The first neighbor, if any.
     #[must_use]
-    pub fn first_neighbour(&self) -> Option<&Neighbour> {
-        self.requested_by.neighbours().first()
+    pub fn first_neighbor(&self) -> Option<&Neighbor> {
+        self.requested_by.neighbors().first()
     }
 
     /// What is proved of the neighbor; of several, the least. A user of this host is known by the control socket.
@@ -173,15 +173,15 @@ impl Requester {
         if self.peer.is_some() || self.requested_by.is_local() {
             return Proof::Identity;
         }
-        let of_all = self.requested_by.neighbours().iter().map(|neighbour| neighbour.proof);
+        let of_all = self.requested_by.neighbors().iter().map(|neighbor| neighbor.proof);
         of_all.min().unwrap_or_default()
     }
 
     /// The address by which places are shared out: that of the neighbor, as far as it is known, else the claimed one.
     #[must_use]
     pub fn holder(&self) -> IpAddr {
-        let neighbour = self.first_neighbour().map(|neighbour| neighbour.address);
-        neighbour.or(self.claimed).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+        let neighbor = self.first_neighbor().map(|neighbor| neighbor.address);
+        neighbor.or(self.claimed).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
     }
 }
 
@@ -191,10 +191,10 @@ impl fmt::Display for Requester {
         match &self.requested_by {
             RequestedBy::Unknown => f.write_str("unknown")?,
             RequestedBy::LocalUser(_) => f.write_str("local")?,
-            RequestedBy::Neighbour(_) | RequestedBy::Neighbours(_) => {
-                for (place, neighbour) in self.requested_by.neighbours().iter().enumerate() {
+            RequestedBy::Neighbor(_) | RequestedBy::Neighbors(_) => {
+                for (place, neighbor) in self.requested_by.neighbors().iter().enumerate() {
                     let separator = if place == 0 { "" } else { ", " };
-                    write!(f, "{separator}{}", neighbour.address)?;
+                    write!(f, "{separator}{}", neighbor.address)?;
                 }
                 write!(f, " ({})", self.proof())?;
             }
@@ -207,8 +207,8 @@ impl fmt::Display for Requester {
 mod tests {
     use super::*;
 
-    fn neighbour(address: &str, proof: Proof) -> Neighbour {
-        Neighbour { address: address.parse().unwrap(), ifindex: IfIndex(1), proof }
+    fn neighbor(address: &str, proof: Proof) -> Neighbor {
+        Neighbor { address: address.parse().unwrap(), ifindex: IfIndex(1), proof }
     }
 
     #[test]
@@ -225,21 +225,21 @@ mod tests {
     /// A message of the requester itself claims nothing.
     #[test]
     fn a_claim_is_stored_if_it_differs() {
-        let neighbour = neighbour("192.0.2.1", Proof::Handshake);
+        let neighbor = neighbor("192.0.2.1", Proof::Handshake);
         let other = "198.51.100.7".parse().unwrap();
-        let claiming = |claimed| Requester::new(RequestedBy::Neighbour(neighbour), None, Some(claimed));
-        assert_eq!(claiming(neighbour.address), Requester::neighbour(neighbour));
+        let claiming = |claimed| Requester::new(RequestedBy::Neighbor(neighbor), None, Some(claimed));
+        assert_eq!(claiming(neighbor.address), Requester::neighbor(neighbor));
         assert_eq!(claiming(other).claimed, Some(other));
         assert_eq!(claiming(other).to_string(), "192.0.2.1 (handshake) for 198.51.100.7");
         assert_eq!(Requester::local(other, None).to_string(), "local for 198.51.100.7");
         assert_eq!(Requester::at(other).to_string(), "unknown for 198.51.100.7");
-        assert_eq!((claiming(other).holder(), Requester::at(other).holder()), (neighbour.address, other));
+        assert_eq!((claiming(other).holder(), Requester::at(other).holder()), (neighbor.address, other));
     }
 
     #[test]
     fn the_weakest_proof_of_merged_requests_counts() {
-        let all = vec![neighbour("192.0.2.1", Proof::Identity), neighbour("192.0.2.2", Proof::Link)];
-        let merged = Requester::new(RequestedBy::Neighbours(all), None, None);
+        let all = vec![neighbor("192.0.2.1", Proof::Identity), neighbor("192.0.2.2", Proof::Link)];
+        let merged = Requester::new(RequestedBy::Neighbors(all), None, None);
         assert_eq!(
             (merged.proof(), merged.to_string().as_str()),
             (Proof::Link, "192.0.2.1, 192.0.2.2 (link)")

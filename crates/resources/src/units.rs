@@ -201,7 +201,7 @@ pub enum Trusted {
     /// Neighbors that proved this identity. `authenticated` includes those that share a key with this node.
     Peer(Identity),
     /// Neighbors with these addresses.
-    Neighbours(Net),
+    Neighbors(Net),
 }
 
 impl Trusted {
@@ -220,7 +220,7 @@ impl FromStr for Trusted {
             return Ok(Self::Local);
         }
         if let Ok(net) = text.parse() {
-            return Ok(Self::Neighbours(net));
+            return Ok(Self::Neighbors(net));
         }
         match text.parse() {
             // "any" would trust everybody, which is `Action::Allow`.
@@ -237,7 +237,7 @@ impl fmt::Display for Trusted {
         match self {
             Self::Local => f.write_str("local"),
             Self::Peer(identity) => identity.fmt(f),
-            Self::Neighbours(net) => net.fmt(f),
+            Self::Neighbors(net) => net.fmt(f),
         }
     }
 }

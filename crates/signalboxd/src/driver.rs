@@ -458,7 +458,7 @@ impl Driver {
                     tracing::debug!(address = %prefix.addr, length = prefix.len, "routes changed");
                     self.input(Input::RouteChanged(prefix));
                 }
-                Change::Neighbour { ifindex, address } => self.neighbor_moved(ifindex, address),
+                Change::Neighbor { ifindex, address } => self.neighbor_moved(ifindex, address),
                 Change::Multicast { group, source } => {
                     self.counters.route_changes += 1;
                     tracing::debug!(%group, %source, "multicast route changed");

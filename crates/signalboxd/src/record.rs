@@ -77,7 +77,7 @@ mod tests {
     use signalbox_core::NslpId;
     use signalbox_core::node::Prefix;
     use signalbox_node::gist::apd::{Apd, Entry, Name, Scope, Verdict};
-    use signalbox_node::rsvp::neighbour::{
+    use signalbox_node::rsvp::neighbor::{
         Algorithm, HelloConfig, IntegrityConfig, Interface, KeyUse, Reduction, Trust,
     };
     use signalbox_node::transport::{SctpConfig, Versions};
@@ -331,7 +331,7 @@ mod tests {
             transport: casp::Transport::Udp,
             discovery: vec![(prefix, vec![casp::Mechanism::Static(prefix.addr)])],
             mechanisms: vec![casp::Mechanism::External(9)],
-            neighbours: [prefix.addr].into(),
+            neighbors: [prefix.addr].into(),
             proxy: vec![prefix],
             peers: vec![prefix],
             protected: vec![prefix],
@@ -479,7 +479,7 @@ mod tests {
             trust: Trust { distant_hops: true, any_source: true, any_destination: true },
         };
         let interface_config = rsvp::InterfaceConfig {
-            neighbours: Some(interface),
+            neighbors: Some(interface),
             max_lifetime: ms(61_001),
             ..rsvp::InterfaceConfig::default()
         };
@@ -489,15 +489,15 @@ mod tests {
             secret: rsvp::Secret::new(*b"nobody shall know"),
             usage: KeyUse::Send,
             interface: Some("eth1".to_owned()),
-            neighbour: Some(IpAddr::V4(Ipv4Addr::new(10, 1, 0, 2))),
+            neighbor: Some(IpAddr::V4(Ipv4Addr::new(10, 1, 0, 2))),
             from: 1_000_000_000,
             until: Some(2_000_000_000),
         };
         rsvp::Config {
             interfaces: [("eth1".to_owned(), interface_config)].into(),
-            neighbours: rsvp::neighbour::Config {
+            neighbors: rsvp::neighbor::Config {
                 interface,
-                max_neighbours: 41,
+                max_neighbors: 41,
                 max_names: 42,
                 max_unacknowledged: 43,
                 max_associations: 44,
@@ -560,7 +560,7 @@ mod tests {
             "/gist/channels",
             "/gist/channels/tls",
             "/gist/channels/sctp",
-            "/rsvp/neighbours/interface/integrity",
+            "/rsvp/neighbors/interface/integrity",
             "/rsvp/keys/0",
             "/boomerang",
             "/gist_nat",

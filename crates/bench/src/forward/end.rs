@@ -1,4 +1,4 @@
-//! A neighbour of the daemon under test: a node in this process, on real sockets.
+//! A neighbor of the daemon under test: a node in this process, on real sockets.
 
 use std::fs;
 use std::time::Duration;

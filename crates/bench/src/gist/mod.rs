@@ -82,7 +82,7 @@ fn measure(sessions: u32, messages: u32) -> Result<Vec<f64>> {
     let mut made = Vec::new();
     let mut world = World::new(capacity)?;
 
-    // One batch warms up: the neighbours and the post offices have their size from then on.
+    // One batch warms up: the neighbors and the post offices have their size from then on.
     let (warm, rest) = flows.split_at_mut(BATCH);
     world.set_up(warm, &mut SetUp::default())?;
     let before = memory::resident()?;

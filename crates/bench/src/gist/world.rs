@@ -1,4 +1,4 @@
-//! Three nodes in a row. The middle one is measured; its neighbours are real nodes too, made again for every
+//! Three nodes in a row. The middle one is measured; its neighbors are real nodes too, made again for every
 //! batch of sessions, so that what they hold does not count.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -70,7 +70,7 @@ pub(super) struct SetUp {
     pub(super) from_down: [Meter; 5],
 }
 
-/// The middle node and its neighbours.
+/// The middle node and its neighbors.
 pub(super) struct World {
     middle: Node,
     up: Node,
@@ -87,7 +87,7 @@ pub(super) struct World {
     to_down: Post,
 }
 
-/// A Data message as the upstream neighbour sent it, and where the session and the flow stand in it.
+/// A Data message as the upstream neighbor sent it, and where the session and the flow stand in it.
 struct Template {
     src: SocketAddr,
     dst: SocketAddr,
@@ -127,7 +127,7 @@ impl World {
     pub(super) fn set_up(&mut self, flows: &mut [Flow], cost: &mut SetUp) -> Result<()> {
         self.now = self.now + self.batch_time;
         let size = u32::try_from(flows.len())?;
-        self.new_neighbours(size)?;
+        self.new_neighbors(size)?;
         let mut done = 0;
         for id in 0..flows.len() {
             let Some(flow) = flows.get(id) else { break };
@@ -154,14 +154,14 @@ impl World {
             }
             self.take_template(flows)?;
             self.middle_takes(cost)?;
-            done += self.neighbours_take(flows)?;
+            done += self.neighbors_take(flows)?;
         }
         ensure!(done == flows.len(), "{done} of {} sessions were set up", flows.len());
         Ok(())
     }
 
-    /// Makes the neighbours again, without state, with the addresses and names that they had before.
-    fn new_neighbours(&mut self, size: u32) -> Result<()> {
+    /// Makes the neighbors again, without state, with the addresses and names that they had before.
+    fn new_neighbors(&mut self, size: u32) -> Result<()> {
         self.up = node(size, "up", &mut self.seeds)?;
         self.down = node(size, "down", &mut self.seeds)?;
         self.up.handle(self.now, Input::Interfaces(&[interface(UP, vec![UPSTREAM])]));
@@ -196,8 +196,8 @@ impl World {
         Ok(())
     }
 
-    /// Gives the neighbours what the middle node sent; returns how many pings came back.
-    fn neighbours_take(&mut self, flows: &mut [Flow]) -> Result<usize> {
+    /// Gives the neighbors what the middle node sent; returns how many pings came back.
+    fn neighbors_take(&mut self, flows: &mut [Flow]) -> Result<usize> {
         self.to_up.clear();
         self.to_down.clear();
         self.sent.sort_into(&mut self.to_up, |dst| dst.ip() == UPSTREAM);
@@ -214,7 +214,7 @@ impl World {
         Ok(done)
     }
 
-    /// Keeps the first Data message that the upstream neighbour sends.
+    /// Keeps the first Data message that the upstream neighbor sends.
     fn take_template(&mut self, flows: &[Flow]) -> Result<()> {
         if self.template.is_some() {
             return Ok(());

@@ -31,7 +31,7 @@ pub struct RsvpRefreshArgs {
     pub repeats: Repeats,
 }
 
-/// Nanoseconds of processor time for a state that an Srefresh of a neighbour refreshes, and for one that the router refreshes,
+/// Nanoseconds of processor time for a state that an Srefresh of a neighbor refreshes, and for one that the router refreshes,
 /// its timer included. Both of Path and of Resv: a session has four such refreshes in each period.
 const COLUMNS: &[Column] = &[
     Column::ns("ns_per_state_received", "ns/state received"),
@@ -67,7 +67,7 @@ fn measure(sessions: u32) -> Result<Vec<f64>> {
     Ok(vec![received, sent, 2.0 * (received + sent)])
 }
 
-/// Lets a refresh period pass. Returns what states took that the neighbours refreshed, and those that the router refreshed.
+/// Lets a refresh period pass. Returns what states took that the neighbors refreshed, and those that the router refreshed.
 fn period(world: &mut World, order: &[u32]) -> Result<[Meter; 2]> {
     let turns = u32::try_from(2 * order.len())?.div_ceil(TURN).max(1);
     let step = (REFRESH / turns).max(SHORTEST);

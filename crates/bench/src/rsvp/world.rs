@@ -1,4 +1,4 @@
-//! A router between two neighbours whose messages are made here, before the clock starts.
+//! A router between two neighbors whose messages are made here, before the clock starts.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use signalbox_rsvp::wire::{
     SessionKind, Style, Writer,
 };
 
-use super::super::forward::rsvp::neighbour::messages;
+use super::super::forward::rsvp::neighbor::messages;
 use super::super::machine::{Meter, timed};
 use super::super::runs::batch_time;
 
@@ -37,11 +37,11 @@ const REFRESH_MS: u32 = 30_000;
 const ENGINE_MOST: u32 = 1 << 23;
 /// Messages between two looks at the clock.
 pub(super) const BATCH: u32 = 512;
-/// The refresh period R of the router and of its neighbours.
+/// The refresh period R of the router and of its neighbors.
 pub(super) const REFRESH: Duration = Duration::from_millis(REFRESH_MS as u64);
-/// The epoch of both neighbours.
+/// The epoch of both neighbors.
 const EPOCH: u32 = 1;
-/// MESSAGE_IDs in one Srefresh of a neighbour at most, and acknowledgments in one message.
+/// MESSAGE_IDs in one Srefresh of a neighbor at most, and acknowledgments in one message.
 pub(super) const MOST_LISTED: usize = 300;
 const MOST_ACKS: usize = 64;
 /// TTL of all messages.
@@ -81,9 +81,9 @@ pub(super) struct World {
     batch_time: Duration,
     /// Messages that left since the count began, of the kind that is measured.
     sent: u64,
-    /// The neighbours have refresh reduction (RFC 2961).
+    /// The neighbors have refresh reduction (RFC 2961).
     reduction: bool,
-    /// MESSAGE_IDs of the router that its neighbours did not acknowledge yet: those of Resvs upstream, those of Paths downstream.
+    /// MESSAGE_IDs of the router that its neighbors did not acknowledge yet: those of Resvs upstream, those of Paths downstream.
     acks: [Vec<MessageId>; 2],
 }
 
@@ -149,7 +149,7 @@ fn install(resources: &mut Resources) {
 }
 
 impl World {
-    /// A router whose neighbours have refresh reduction, or are plain ones of RFC 2205.
+    /// A router whose neighbors have refresh reduction, or are plain ones of RFC 2205.
     pub(super) fn new(sessions: u32, reduction: bool) -> Result<Self> {
         let mut config = Config {
             // The last quarter of a table is for sources that hold little; all is of one source here.
@@ -158,9 +158,9 @@ impl World {
             max_reservations: sessions.saturating_mul(2),
             ..Config::default()
         };
-        config.neighbours.interface.reduction.reliable = reduction;
+        config.neighbors.interface.reduction.reliable = reduction;
         // A session has two of each kind: those of its Path and of its Resv.
-        config.neighbours.max_names = sessions.saturating_mul(4);
+        config.neighbors.max_names = sessions.saturating_mul(4);
         let mut resources = resources(sessions)?;
         let mut rsvp = Rsvp::new(config, [9; 32])?;
         rsvp.handle(Time::ZERO, Input::Interfaces(&interfaces()), &mut resources);
@@ -217,7 +217,7 @@ impl World {
         Ok(())
     }
 
-    /// Gives the router the acknowledgments of its neighbours.
+    /// Gives the router the acknowledgments of its neighbors.
     fn acknowledge(&mut self) -> Result<()> {
         let mut octets = Vec::new();
         for (side, acks) in std::mem::take(&mut self.acks).iter().enumerate() {
@@ -234,7 +234,7 @@ impl World {
         Ok(())
     }
 
-    /// Gives the router Srefreshes of both neighbours for these sessions (RFC 2961 §5), and measures them. The meter counts
+    /// Gives the router Srefreshes of both neighbors for these sessions (RFC 2961 §5), and measures them. The meter counts
     /// states.
     pub(super) fn summaries(&mut self, sessions: &[u32]) -> Result<Meter> {
         let listed = |number: &u32| ListedId { id: number + 1, source: None, group: None };
@@ -243,13 +243,13 @@ impl World {
         let mut w = Writer::new(&mut octets, MessageType::SREFRESH, HeaderFlags::REFRESH_REDUCTION, TTL);
         w.id_list(EPOCH, &ids);
         w.finish()?;
-        let before = self.rsvp.neighbours().counters().states_refreshed;
+        let before = self.rsvp.neighbors().counters().states_refreshed;
         let meter = timed("state refreshed by a neighbor", || {
             self.direct(true, &octets);
             self.direct(false, &octets);
             Ok(2 * u64::try_from(ids.len())?)
         })?;
-        let known = self.rsvp.neighbours().counters().states_refreshed - before;
+        let known = self.rsvp.neighbors().counters().states_refreshed - before;
         ensure!(known == meter.messages, "the router knows {known} of {} MESSAGE_IDs", meter.messages);
         Ok(meter)
     }
@@ -258,7 +258,7 @@ impl World {
     /// refreshed by Srefreshes.
     pub(super) fn refreshes(&mut self, step: Duration) -> Result<Meter> {
         self.now = self.now + step;
-        let summarised = |world: &Self| world.rsvp.neighbours().counters().states_summarised;
+        let summarised = |world: &Self| world.rsvp.neighbors().counters().states_summarised;
         let before = summarised(self);
         let meter = timed("state refreshed by the router", || {
             self.run_timers();
@@ -280,7 +280,7 @@ impl World {
         self.take_packet(IpReceived { src, dst, ifindex, ttl: TTL, tos: 0, router_alert: true, payload });
     }
 
-    /// Gives the router a message of its upstream or downstream neighbour that is addressed to it.
+    /// Gives the router a message of its upstream or downstream neighbor that is addressed to it.
     fn direct(&mut self, upstream: bool, payload: &[u8]) {
         let (ifindex, src, dst) =
             if upstream { (UP, UPSTREAM, ROUTER_UP) } else { (DOWN, DOWNSTREAM, ROUTER_DOWN) };
@@ -357,7 +357,7 @@ impl World {
     }
 }
 
-/// Notes the MESSAGE_IDs in a packet of the router that its neighbours acknowledge.
+/// Notes the MESSAGE_IDs in a packet of the router that its neighbors acknowledge.
 fn note(acks: &mut [Vec<MessageId>; 2], packet: &[u8]) {
     // Srefreshes have none. They are not parsed, because that would be measured.
     if packet.get(1) == Some(&MessageType::SREFRESH.0) {

@@ -17,7 +17,7 @@ use signalbox_core::traffic::FlowFilter;
 use signalbox_core::wheel::{Link, Timed, Wheel};
 use signalbox_core::{Key, Random, Time, invariant};
 use signalbox_resources::{
-    Admitted, Cause, End, GrantId, GrantRequest, Neighbour, Proof, Requester, Resources,
+    Admitted, Cause, End, GrantId, GrantRequest, Neighbor, Proof, Requester, Resources,
 };
 
 use super::Boomerang;
@@ -465,7 +465,7 @@ impl Boomerang {
         refresh: u8,
     ) -> GrantRequest {
         let (ifindex, proof) = (self.interfaces.ifindex(iif), Proof::Link);
-        let requester = Requester::neighbour(Neighbour { address: name.address, ifindex, proof });
+        let requester = Requester::neighbor(Neighbor { address: name.address, ifindex, proof });
         let dscp = packets.tos >> 2;
         let filter = packets.key.filter(packets.marked.then_some(dscp));
         let requested = RequestedRate { rate, dscp, filter, oif: name.oif, refresh };

@@ -130,7 +130,7 @@ signalbox_core::counters! {
         /// Messages dropped because their source sends too many.
         rate_limited: u64 => RATE_LIMITED { limit: "source" },
         /// Refreshes before their time, because another router may have the place of the gateway.
-        neighbours_followed: u64 => ROUTE_EVENTS { event: "neighbor_moved" },
+        neighbors_followed: u64 => ROUTE_EVENTS { event: "neighbor_moved" },
         /// Requests of this node without a reply in time.
         unanswered: u64 => MESSAGES_UNANSWERED,
     }

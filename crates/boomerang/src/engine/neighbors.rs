@@ -68,7 +68,7 @@ impl Boomerang {
         for key in found {
             let Some(session) = self.sessions.get(key) else { continue };
             let due = self.now.max(session.sent_at + AGAIN);
-            self.counters.neighbours_followed += 1;
+            self.counters.neighbors_followed += 1;
             self.wheel_of_sessions.arm_by(&mut self.sessions, key.index(), due);
         }
     }

@@ -9,7 +9,7 @@ use signalbox_core::traffic::{FlowFilter, ServiceClass, TrafficSpec};
 use signalbox_core::wheel::Link;
 use signalbox_core::{Key, invariant};
 use signalbox_resources::{
-    Admitted, Cause, End, GrantId, GrantRequest, Neighbour, Owner, Proof as Proved, Refusal, Requester,
+    Admitted, Cause, End, GrantId, GrantRequest, Neighbor, Owner, Proof as Proved, Refusal, Requester,
     Resources,
 };
 
@@ -295,7 +295,7 @@ impl Boomerang {
         let initiator = origin.initiator(message.pass);
         let requester = match origin.iif {
             None => Requester::local(initiator, self.command_for(request.key.of_pass(Pass::Request))),
-            Some(iif) => Requester::neighbour(Neighbour {
+            Some(iif) => Requester::neighbor(Neighbor {
                 address: initiator,
                 ifindex: self.interfaces.ifindex(iif),
                 proof: match request.proof {

@@ -331,12 +331,12 @@ fn a_gateway_whose_place_another_router_has_gets_a_refresh_at_once() {
     for other in [moved(1, NODE), moved(2, FEN), moved(9, NODE)] {
         rig.input(other);
     }
-    assert_eq!((rig.wait(seconds(1.0)).len(), rig.node.counters().neighbours_followed), (0, 0));
+    assert_eq!((rig.wait(seconds(1.0)).len(), rig.node.counters().neighbors_followed), (0, 0));
     rig.input(moved(2, NODE));
     let mut sent = rig.sent.clone();
     sent.extend(rig.wait(seconds(0.1)));
     let refresh = sent.remove(0);
-    assert_eq!((refresh.rates(), rig.node.counters().neighbours_followed), (rates(64_000, 32_000), 1));
+    assert_eq!((refresh.rates(), rig.node.counters().neighbors_followed), (rates(64_000, 32_000), 1));
     rig.echo(&refresh, |_| {});
     let mut refreshes = 0;
     for _ in 0..110 {

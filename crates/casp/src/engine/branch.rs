@@ -30,7 +30,7 @@ pub(super) enum MadeBy {
     Connection,
     /// By a datagram, so that datagrams of its node count. That node has returned a cookie, or has a connection.
     Answered,
-    /// By a datagram of a node in `neighbours`: nothing proves its address.
+    /// By a datagram of a node in `neighbors`: nothing proves its address.
     Unproved,
 }
 

@@ -74,8 +74,8 @@ pub struct Config {
     pub discovery: Vec<(Prefix, Vec<Mechanism>)>,
     /// Discovery for all others, in this order.
     pub mechanisms: Vec<Mechanism>,
-    /// CASP nodes that are known as neighbours: the routing table finds them, and over UDP they need no cookie.
-    pub neighbours: BTreeSet<IpAddr>,
+    /// CASP nodes that are known as neighbors: the routing table finds them, and over UDP they need no cookie.
+    pub neighbors: BTreeSet<IpAddr>,
     /// Destinations for which this node is the responder.
     pub proxy: Vec<Prefix>,
     /// Nodes whose connections are accepted; empty: all.
@@ -104,7 +104,7 @@ pub struct Config {
 pub enum Mechanism {
     /// The node with this address.
     Static(IpAddr),
-    /// The next hop of the routing table, if it is one of [`Config::neighbours`].
+    /// The next hop of the routing table, if it is one of [`Config::neighbors`].
     Routing,
     /// A Scout Request towards the destination.
     Scout,
@@ -144,7 +144,7 @@ impl Default for Config {
             transport: Transport::Tcp,
             discovery: Vec::new(),
             mechanisms: vec![Mechanism::Routing, Mechanism::Scout],
-            neighbours: BTreeSet::new(),
+            neighbors: BTreeSet::new(),
             proxy: Vec::new(),
             peers: Vec::new(),
             protected: Vec::new(),

@@ -52,7 +52,7 @@ signalbox_core::counters! {
         needs_state: u64 => MESSAGES_DROPPED { reason: "needs_state" },
         /// Messages without state that have passed as many nodes as a RECORD_ROUTE names.
         route_full: u64 => MESSAGES_DROPPED { reason: "route_full" },
-        /// Messages without state to a node that their ROUTE names, and that has no connection with this one and is no neighbour.
+        /// Messages without state to a node that their ROUTE names, and that has no connection with this one and is no neighbor.
         route_refused: u64 => MESSAGES_DROPPED { reason: "route" },
         /// Messages for a multicast destination.
         multicast: u64 => MESSAGES_DROPPED { reason: "multicast" },
@@ -109,7 +109,7 @@ signalbox_core::counters! {
         /// Old branches that this node tore down.
         dead_branches: u64 => ROUTE_EVENTS { event: "branch_removed" },
         /// Discoveries before their time, because another router may have the place of the gateway.
-        neighbours_followed: u64 => ROUTE_EVENTS { event: "neighbor_moved" },
+        neighbors_followed: u64 => ROUTE_EVENTS { event: "neighbor_moved" },
         /// Connections established.
         connected: u64 => ASSOCIATION_EVENTS { event: "established" },
         /// Connections that failed.

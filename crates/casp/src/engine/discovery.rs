@@ -121,7 +121,7 @@ impl Casp {
                 Mechanism::Static(_) => {}
                 Mechanism::Routing => {
                     let found = route.and_then(Result::ok).map(|route| route.gateway.unwrap_or(dst));
-                    if let Some(address) = found.filter(|one| self.config.neighbours.contains(one)) {
+                    if let Some(address) = found.filter(|one| self.config.neighbors.contains(one)) {
                         return self.conclude(key, Some(Answer::at(address)));
                     }
                 }

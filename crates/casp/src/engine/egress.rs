@@ -14,13 +14,13 @@ use signalbox_core::node::{NoRoute, Route};
 const PLACES: usize = 4096;
 
 /// A neighbor: its link and its address.
-pub(super) type Neighbour = (IfIndex, IpAddr);
+pub(super) type Neighbor = (IfIndex, IpAddr);
 
 #[derive(Debug)]
 pub(super) struct Egresses {
     hasher: KeyedHasher,
     /// Empty until the first lookup.
-    places: Vec<Option<(IpAddr, Neighbour)>>,
+    places: Vec<Option<(IpAddr, Neighbor)>>,
 }
 
 impl Egresses {
@@ -50,7 +50,7 @@ impl Egresses {
     }
 
     /// Whether what is for a destination goes to this neighbor.
-    pub(super) fn leads_to(&self, dst: IpAddr, neighbour: Neighbour) -> bool {
-        self.places.get(self.place(dst)).is_some_and(|place| *place == Some((dst, neighbour)))
+    pub(super) fn leads_to(&self, dst: IpAddr, neighbor: Neighbor) -> bool {
+        self.places.get(self.place(dst)).is_some_and(|place| *place == Some((dst, neighbor)))
     }
 }

@@ -54,12 +54,12 @@ pub enum Input<'a> {
     },
     /// Routes to these destinations may have changed.
     RouteChanged(Prefix),
-    /// Another router may have the place of a neighbour, and no route changes. Anybody on the link can forge that; the driver limits its
+    /// Another router may have the place of a neighbor, and no route changes. Anybody on the link can forge that; the driver limits its
     /// rate.
-    NeighbourMoved {
+    NeighborMoved {
         /// The link.
         ifindex: IfIndex,
-        /// Address of the neighbour.
+        /// Address of the neighbor.
         address: IpAddr,
     },
     /// A router or host reported that a Scout Request cannot be delivered.

@@ -32,7 +32,7 @@ impl Config {
 
 /// See [`Casp::is_known`].
 pub(super) fn is_known(config: &Config, by_source: &Shares<IpAddr>, address: IpAddr) -> bool {
-    config.neighbours.contains(&address) || by_source.held(&source(address)) > 0
+    config.neighbors.contains(&address) || by_source.held(&source(address)) > 0
 }
 
 impl Casp {
@@ -46,7 +46,7 @@ impl Casp {
         self.peers.address(owner).map_or_else(|| super::source_of_client(owner), source)
     }
 
-    /// Whether the node with this address is among [`Config::neighbours`], or made a session that stands, as another address of its
+    /// Whether the node with this address is among [`Config::neighbors`], or made a session that stands, as another address of its
     /// [source](source()) may have done.
     #[must_use]
     pub fn is_known(&self, address: IpAddr) -> bool {

@@ -211,8 +211,8 @@ impl Casp {
             Entry::Udp(config.scout_port),
             Subsystem::part("casp_scout_io", "casp_scout"),
         );
-        // The datagrams of configured neighbours need no cookie.
-        let unproved = (!config.neighbours.is_empty()).then(Unproved::default);
+        // The datagrams of configured neighbors need no cookie.
+        let unproved = (!config.neighbors.is_empty()).then(Unproved::default);
         let messages = EntryRequest::local(Entry::Udp(config.port), Subsystem::part("casp_io", "casp"));
         [
             EntryRequest { unproved, ..messages },
@@ -242,7 +242,7 @@ impl Casp {
             Input::Interfaces(list) => self.interfaces.set(list),
             Input::Route { id, result } => self.on_route(id, result),
             Input::RouteChanged(prefix) => self.on_route_changed(prefix),
-            Input::NeighbourMoved { ifindex, address } => self.on_neighbour_moved((ifindex, address)),
+            Input::NeighborMoved { ifindex, address } => self.on_neighbor_moved((ifindex, address)),
             Input::Unreachable { quoted } => self.on_unreachable(quoted),
             Input::Discovered { id, address } => self.on_discovered(id, address),
             Input::Accepted { stream, transport, local, peer, identity } => {

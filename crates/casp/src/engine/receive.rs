@@ -45,7 +45,7 @@ struct Checked<'a> {
     message: Signaling<'a>,
     /// It crossed a hop without channel security.
     tainted: bool,
-    /// Its sender has a cookie of this node, or is a configured neighbour, or uses a connection.
+    /// Its sender has a cookie of this node, or is a configured neighbor, or uses a connection.
     proved: bool,
 }
 
@@ -117,7 +117,7 @@ impl Casp {
         };
         let answered = cookie || !from.is_datagram();
         let from = &From { answered, ..*from };
-        let proved = answered || self.config.neighbours.contains(&from.name.address);
+        let proved = answered || self.config.neighbors.contains(&from.name.address);
         // No state is made for more than this node grants.
         let timeout = message.timeout.map(|timeout| timeout.min(self.config.max_timeout));
         let message = Signaling { flags, timeout, ..message };

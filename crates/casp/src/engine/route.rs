@@ -9,7 +9,7 @@ use signalbox_core::node::Prefix;
 use signalbox_core::stamp::Moment;
 
 use super::Casp;
-use super::egress::Neighbour;
+use super::egress::Neighbor;
 use super::session::Mark;
 
 /// Changes of routes that are handled apart. More of them become one for all destinations.
@@ -28,7 +28,7 @@ enum Concerned {
     /// Those with these destinations.
     To(Prefix),
     /// Those whose data go to this neighbor.
-    By(Neighbour),
+    By(Neighbor),
     /// Those with this next hop.
     Over(Key),
 }
@@ -53,8 +53,8 @@ impl Casp {
 
     /// Another router may have the place of a neighbor: the present hop answers the discovery if it has not. Where too much waits,
     /// sessions follow with their next refresh.
-    pub(super) fn on_neighbour_moved(&mut self, neighbour: Neighbour) {
-        let concerned = Concerned::By(neighbour);
+    pub(super) fn on_neighbor_moved(&mut self, neighbor: Neighbor) {
+        let concerned = Concerned::By(neighbor);
         let waits = self.sweeps.iter().any(|sweep| sweep.from == 0 && sweep.concerned == concerned);
         if !waits && self.sweeps.len() < SEPARATE {
             self.sweeps.push_back(Sweep { concerned, from: 0 });
@@ -94,7 +94,7 @@ impl Casp {
             let concerns = match concerned {
                 Concerned::All => true,
                 Concerned::To(prefix) => prefix.contains(dst),
-                Concerned::By(neighbour) => egresses.leads_to(dst, neighbour),
+                Concerned::By(neighbor) => egresses.leads_to(dst, neighbor),
                 Concerned::Over(peer) => session.next.is_last(peer),
             };
             // A session that still looks for its first hop gets the present route anyway.
@@ -110,7 +110,7 @@ impl Casp {
             }
         }
         if matches!(concerned, Concerned::By(_)) {
-            self.counters.neighbours_followed += found.len() as u64;
+            self.counters.neighbors_followed += found.len() as u64;
         }
         if matches!(concerned, Concerned::Over(_)) {
             return found.into_iter().for_each(|key| self.refresh_soon(key));

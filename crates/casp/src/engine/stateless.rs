@@ -4,7 +4,7 @@
 //! the list as its ROUTE, with R: each node removes itself, the last entry, and sends the answer to the one before.
 //!
 //! **Where a ROUTE leads.** The sender of a ROUTE decides where this node sends a message, so this node sends it only to a node with which it
-//! has a connection, or that is one of [`Config::neighbours`](super::Config::neighbours). No message makes it connect to any other
+//! has a connection, or that is one of [`Config::neighbors`](super::Config::neighbors). No message makes it connect to any other
 //! address.
 //!
 //! **Nodes that keep state.** The last entry of RECORD_ROUTE is the node that sent the message here. Otherwise a node before
@@ -284,8 +284,8 @@ impl Casp {
         client: Option<ClientType>,
     ) -> Result<(), Refused> {
         let address = hops.last().ok_or(Refused::Stateless)?.address.ip();
-        let neighbour = self.config.neighbours.contains(&address);
-        let by_datagram = neighbour && self.config.transport_to(address) == Transport::Udp;
+        let neighbor = self.config.neighbors.contains(&address);
+        let by_datagram = neighbor && self.config.transport_to(address) == Transport::Udp;
         if by_datagram && self.send_datagram(address, None, octets, None) {
             return Ok(());
         }
@@ -298,7 +298,7 @@ impl Casp {
                 tracing::debug!(session = session_of(octets), peer = %address, reason = "the node does not read", "message not sent");
                 return Err(Refused::Full);
             }
-            None if neighbour => self.open(Name { address, proved: None }, None),
+            None if neighbor => self.open(Name { address, proved: None }, None),
             None => {
                 self.counters.route_refused += 1;
                 tracing::debug!(session = session_of(octets), peer = %address, reason = "its route names a node without connection that is no neighbor", "message dropped");
@@ -320,7 +320,7 @@ impl Casp {
         up.then_some(connection)
     }
 
-    /// Sends a message to a neighbour in a datagram, if its length and the rate allow it.
+    /// Sends a message to a neighbor in a datagram, if its length and the rate allow it.
     fn send_datagram(
         &mut self,
         address: IpAddr,
@@ -387,7 +387,7 @@ impl Casp {
             Ok(Message::ScoutRequest(_) | Message::ScoutResponse { .. }) | Err(_) => true,
         };
         let transport = self.config.transport_to(address);
-        let by_datagram = transport == Transport::Udp && self.config.neighbours.contains(&address);
+        let by_datagram = transport == Transport::Udp && self.config.neighbors.contains(&address);
         let sent = match answer.src.filter(|_| by_datagram && !returns) {
             Some(src) => {
                 self.with_entry(Transport::Udp, src, &octets, |casp, octets| {

@@ -22,7 +22,7 @@ pub(super) fn flow(number: u8) -> FlowId {
     FlowId::V4Ports { src, dst, src_port: 1, dst_port, protocol: 17 }
 }
 
-/// A message of a neighbour.
+/// A message of a neighbor.
 pub(super) fn arrival(id: u64, [what, which, more]: [u8; 3], data: &[u8]) -> Indication<'_> {
     Indication::Received(Arrival {
         id,

@@ -1,4 +1,4 @@
-//! A node that receives any octets from its neighbours and clients at any time.
+//! A node that receives any octets from its neighbors and clients at any time.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
@@ -31,7 +31,7 @@ fn address(last: u8) -> IpAddr {
 struct Node {
     engine: Casp,
     now: Time,
-    /// Connections that stand, by the neighbour.
+    /// Connections that stand, by the neighbor.
     streams: BTreeSet<StreamId>,
     next_stream: u64,
     verdict: u8,
@@ -49,7 +49,7 @@ impl Node {
             max_incomplete: 2000,
             max_held: 8,
             transport: if setup & 1 == 0 { Transport::Tcp } else { Transport::Udp },
-            neighbours: if setup & 2 == 0 { BTreeSet::new() } else { [address(2)].into() },
+            neighbors: if setup & 2 == 0 { BTreeSet::new() } else { [address(2)].into() },
             remove_unsecure: setup & 4 != 0,
             private_errors: setup & 8 != 0,
             rediscover: setup & 16 != 0,
@@ -86,7 +86,7 @@ impl Node {
         self.drain();
     }
 
-    /// Takes all outputs. Neighbours with an even address answer Scout Requests and accept connections.
+    /// Takes all outputs. Neighbors with an even address answer Scout Requests and accept connections.
     fn drain(&mut self) {
         for _ in 0..DEADLINES {
             let mut inputs: Vec<Input<'static>> = Vec::new();
@@ -96,7 +96,7 @@ impl Node {
                     Output::Send(packet) => match Message::parse(packet.payload) {
                         Ok(Message::ScoutRequest(cookie)) => answers.push((cookie, packet.dst.ip())),
                         Ok(Message::ScoutResponse { .. }) => {}
-                        // A ROUTE leads to neighbours and to connected nodes only.
+                        // A ROUTE leads to neighbors and to connected nodes only.
                         Ok(Message::Signaling(message)) => {
                             assert!(packet.dst.ip() != address(99) || message.route.is_none());
                         }
@@ -274,7 +274,7 @@ fn translated(flow: FlowId, number: u8) -> FlowId {
     }
 }
 
-/// The contents of a RECORD_ROUTE or ROUTE: entries of neighbours, and of this node.
+/// The contents of a RECORD_ROUTE or ROUTE: entries of neighbors, and of this node.
 fn route(number: u8) -> Vec<u8> {
     let mut octets = Vec::new();
     let last = [2, 3, 1, 99, 4, 1, 2, number % 8];
@@ -359,7 +359,7 @@ pub fn casp_engine(octets: &[u8]) {
                     (0, Some(session)) => Request::Move { session, from: flow, to },
                     (1, Some(session)) => Request::Hold { session, flow, on: false },
                     (2, Some(session)) => Request::KeepBranches { session, flow },
-                    // Of a neighbour's session, or of one of this node, which is refused.
+                    // Of a neighbor's session, or of one of this node, which is refused.
                     (3, _) => Request::Translate {
                         session: SessionId([which >> 5; 16]),
                         flow,
@@ -385,7 +385,7 @@ pub fn casp_engine(octets: &[u8]) {
             }
             6 if what & 1 == 1 => {
                 let address = IpAddr::V4(Ipv4Addr::new(10, 8, 0, which));
-                node.input(Input::NeighbourMoved { ifindex: IfIndex(u32::from(more & 3)), address });
+                node.input(Input::NeighborMoved { ifindex: IfIndex(u32::from(more & 3)), address });
             }
             6 => node.input(Input::RouteChanged(Prefix {
                 addr: IpAddr::V4(Ipv4Addr::new(10, 8, 0, 0)),

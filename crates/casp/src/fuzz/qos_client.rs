@@ -23,7 +23,7 @@ const ETH: IfIndex = IfIndex(2);
 /// Octets a second of the link.
 const CAPACITY: u64 = 1_000_000;
 
-/// A segment into which the interface leads, and to which some of the neighbours belong.
+/// A segment into which the interface leads, and to which some of the neighbors belong.
 fn segment() -> Segment {
     Segment {
         scope: 1,

@@ -9,10 +9,10 @@ use signalbox_resources::{Proof, Rate};
 
 use crate::rig::{Node, Packet, Rig, at, mbit};
 
-/// T31: a datagram without a cookie, which only the list of neighbours admits, is no proof of an address: a rule that needs a handshake
+/// T31: a datagram without a cookie, which only the list of neighbors admits, is no proof of an address: a rule that needs a handshake
 /// does not match, and one that takes the link does. An identity is shown as one.
 #[test]
-fn a_neighbour_without_a_cookie_has_proved_no_handshake() {
+fn a_neighbor_without_a_cookie_has_proved_no_handshake() {
     for (answered, identity) in [(false, false), (true, false), (false, true)] {
         for least in [Proof::Link, Proof::Handshake, Proof::Identity] {
             let mut rig = Rig::new(3);

@@ -16,8 +16,8 @@ const SESSION: SessionId = SessionId([7; 16]);
 
 /// A segment of these nodes, as node `n` has it in its configuration.
 fn segment(scope: u8, members: std::ops::RangeInclusive<usize>, n: usize) -> Option<Segment> {
-    let neighbours = [n.checked_sub(1), Some(n + 1)];
-    let nodes = neighbours.into_iter().flatten().filter(|one| members.contains(one));
+    let neighbors = [n.checked_sub(1), Some(n + 1)];
+    let nodes = neighbors.into_iter().flatten().filter(|one| members.contains(one));
     let leads = [("eth0", Some(n + 1)), ("eth1", n.checked_sub(1))];
     let leads = leads.into_iter().filter(|(_, to)| to.is_some_and(|to| members.contains(&to)));
     let interfaces = leads.map(|(name, _)| name.to_owned()).collect();

@@ -36,7 +36,7 @@ fn inside_to_inside_needs_a_rule() {
 /// T31: a host opens for its own address if it has answered there, where the policy demands that. The node that opened a passage is not
 /// replaced by one that only writes its address.
 #[test]
-fn a_neighbour_without_a_cookie_opens_nothing_that_needs_a_handshake() {
+fn a_neighbor_without_a_cookie_opens_nothing_that_needs_a_handshake() {
     for (proof, answered, granted) in [
         (Proof::Link, false, true),
         (Proof::Link, true, true),
@@ -58,7 +58,7 @@ fn a_neighbour_without_a_cookie_opens_nothing_that_needs_a_handshake() {
     }
 }
 
-/// T31: where the receiver asks, a trusted neighbour speaks for the receiver, and not for the sender that the flow names.
+/// T31: where the receiver asks, a trusted neighbor speaks for the receiver, and not for the sender that the flow names.
 #[test]
 fn a_receiver_asks_for_itself() {
     for (from, granted) in [("10.0.0.0/24", true), ("10.0.3.0/24", false)] {

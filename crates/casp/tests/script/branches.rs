@@ -339,7 +339,7 @@ fn a_gateway_whose_place_another_router_has_is_asked_at_once() {
     rig.wait(seconds(6.0));
     rig.answering = vec![ip(DOWN2)];
     rig.sent.clear();
-    let moved = |n, address| Input::NeighbourMoved { ifindex: IfIndex(n), address: ip(address) };
+    let moved = |n, address| Input::NeighborMoved { ifindex: IfIndex(n), address: ip(address) };
     let gateway = || moved(2, "10.0.1.254");
     for other in [moved(1, "10.0.1.254"), moved(2, "10.0.1.253"), moved(2, DST)] {
         rig.input(other);
@@ -349,7 +349,7 @@ fn a_gateway_whose_place_another_router_has_is_asked_at_once() {
     let sent = only(&rig.sent, rig.stream_to(DOWN2));
     assert!(sent.message().flags.contains(Flags::DISCOVER));
     assert_eq!(rig.take_indicated(), [Indicated::Branch { previous: false, id: 1, ended: false }]);
-    assert_eq!(rig.node.counters().neighbours_followed, 1);
+    assert_eq!(rig.node.counters().neighbors_followed, 1);
     let mut outputs = Vec::new();
     for _ in 0..60 {
         outputs.extend(rig.wait(seconds(0.1)));

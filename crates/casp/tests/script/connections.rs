@@ -270,13 +270,13 @@ fn the_rate_over_udp_is_limited() {
     assert_eq!(more, 10);
 }
 
-/// CASP-G-27: over UDP new state, and a new previous hop, need a cookie or a configured neighbour.
+/// CASP-G-27: over UDP new state, and a new previous hop, need a cookie or a configured neighbor.
 #[test]
 fn datagrams_of_strangers_make_no_state() {
     let mut rig = Rig::new();
     rig.datagram(UP, NEAR, &message());
     assert_eq!((rig.node.session_count(), rig.node.counters().unproved), (0, 1));
-    let mut rig = Rig::with(Config { neighbours: [ip(UP)].into(), ..config() });
+    let mut rig = Rig::with(Config { neighbors: [ip(UP)].into(), ..config() });
     rig.datagram(UP, NEAR, &message());
     assert_eq!(rig.node.session_count(), 1);
     rig.datagram(OTHER, NEAR, &message());

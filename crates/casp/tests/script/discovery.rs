@@ -30,10 +30,10 @@ fn a_static_next_hop_needs_no_scout() {
     assert_eq!(scouts(&outputs).len(), 1);
 }
 
-/// CASP-5.1-06, CASP-5.2-09, CASP-10-01: the routing table comes before scout, if its next hop is a known neighbour.
+/// CASP-5.1-06, CASP-5.2-09, CASP-10-01: the routing table comes before scout, if its next hop is a known neighbor.
 #[test]
 fn the_routing_table_comes_before_scout() {
-    let mut rig = Rig::with(Config { neighbours: [ip("10.0.1.254")].into(), ..config() });
+    let mut rig = Rig::with(Config { neighbors: [ip("10.0.1.254")].into(), ..config() });
     let up = rig.accept(UP);
     let outputs = rig.say(up, &message());
     assert_eq!(scouts(&outputs).len(), 0);

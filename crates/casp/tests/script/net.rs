@@ -428,7 +428,7 @@ fn several_mechanisms_find_one_chain() {
     use signalbox_casp::engine::Mechanism;
     let mut net = Net::row(4, &[], |node, config| match node {
         0 => config.mechanisms = vec![Mechanism::Static(address(1))],
-        1 => config.neighbours = [address(2)].into(),
+        1 => config.neighbors = [address(2)].into(),
         _ => {}
     });
     net.open(3);

@@ -162,8 +162,8 @@ fn a_flood_of_requests_makes_no_state_and_bounded_answers() {
 /// Scout Requests with forged sources use up the rate of all answers. A node behind another interface gets an answer all the same, and so
 /// does a configured neighbor on the same link.
 #[test]
-fn forged_requests_leave_answers_to_other_interfaces_and_neighbours() {
-    let config = Config { answer_rate: 0, total_answer_rate: 400, neighbours: [ip(UP)].into(), ..config() };
+fn forged_requests_leave_answers_to_other_interfaces_and_neighbors() {
+    let config = Config { answer_rate: 0, total_answer_rate: 400, neighbors: [ip(UP)].into(), ..config() };
     let mut rig = Rig::with(config);
     let ask = |rig: &mut Rig, from: &str, ifindex: u32| {
         let mut octets = Vec::new();
@@ -222,17 +222,17 @@ fn a_cookie_of_this_node_makes_state() {
 }
 
 /// T31 (SEC-T31-03): a client learns whether the hop has answered at its address: by a cookie, once for its branch, or by a connection. That it is
-/// one of `neighbours` proves nothing.
+/// one of `neighbors` proves nothing.
 #[test]
 fn a_client_learns_whether_a_hop_has_answered() {
-    let mut rig = Rig::with(Config { neighbours: [ip(UP)].into(), ..config() });
+    let mut rig = Rig::with(Config { neighbors: [ip(UP)].into(), ..config() });
     let answered = |rig: &mut Rig| {
         let all = rig.take_indicated();
         let Some(Indicated::Received(arrival, _)) = all.last() else { panic!("{all:?}") };
         (arrival.answered, arrival.ifindex != IfIndex::NONE)
     };
     rig.datagram(UP, NEAR, &data(CLIENT));
-    assert_eq!(answered(&mut rig), (false, true), "a configured neighbour without a cookie");
+    assert_eq!(answered(&mut rig), (false, true), "a configured neighbor without a cookie");
     let cookie = responder_cookie(&request_to(&mut rig, UP, DST, 1));
     rig.datagram(UP, NEAR, &Signaling { proof: Some(Proof::Cookie(cookie)), ..data(CLIENT) });
     assert_eq!(answered(&mut rig), (true, true), "the same node with a cookie");

@@ -172,7 +172,7 @@ fn a_route_leads_to_no_strangers() {
     }
     assert!(rig.opened.is_empty());
     assert_eq!(rig.node.counters().route_refused, 6);
-    // A datagram of a node that is no neighbour.
+    // A datagram of a node that is no neighbor.
     rig.accept(UP);
     assert!(rig.datagram(DOWN2, FAR, &back(&entries(&[UP, FAR]))).is_empty());
     assert!(rig.datagram(UP, NEAR, &record(CLIENT, &entries(&[UP]))).is_empty());
@@ -180,10 +180,10 @@ fn a_route_leads_to_no_strangers() {
 }
 
 #[test]
-fn a_route_may_lead_to_a_neighbour_without_connection() {
-    let neighbours = [ip(UP), ip(OTHER)].into();
+fn a_route_may_lead_to_a_neighbor_without_connection() {
+    let neighbors = [ip(UP), ip(OTHER)].into();
     let transports = vec![(signalbox_core::node::Prefix::host(ip(UP)), Transport::Udp)];
-    let mut rig = Rig::with(Config { neighbours, transports, ..stateless() });
+    let mut rig = Rig::with(Config { neighbors, transports, ..stateless() });
     let down = rig.accept(DOWN);
     let outputs = rig.say(down, &back(&entries(&[OTHER, FAR])));
     assert_eq!(
@@ -194,7 +194,7 @@ fn a_route_may_lead_to_a_neighbour_without_connection() {
     assert_eq!(outputs[0].dst, Some(SocketAddr::new(ip(UP), 50003)));
     assert_eq!((outputs.len(), rig.opened.len()), (1, 1));
     // One that does not accept the connection.
-    let mut rig = Rig::with(Config { neighbours: [ip(OTHER)].into(), ..stateless() });
+    let mut rig = Rig::with(Config { neighbors: [ip(OTHER)].into(), ..stateless() });
     rig.accepting = false;
     let down = rig.accept(DOWN);
     assert!(rig.say(down, &back(&entries(&[OTHER, FAR]))).is_empty());
@@ -439,13 +439,13 @@ fn refused(rig: &mut Rig, client: ClientType, send: SendRequest<'_>) -> bool {
     outputs.is_empty() && matches!(rig.take_indicated()[..], [Indicated::Refused(_, Refused::Stateless)])
 }
 
-/// CASP-G-33: over UDP only between neighbours, and 512 octets at most. All else goes over a connection.
+/// CASP-G-33: over UDP only between neighbors, and 512 octets at most. All else goes over a connection.
 #[test]
-fn datagrams_pass_between_neighbours() {
+fn datagrams_pass_between_neighbors() {
     let udp = Config {
         transport: Transport::Udp,
         mechanisms: vec![Mechanism::Routing, Mechanism::Scout],
-        neighbours: [ip(UP), ip(DOWN)].into(),
+        neighbors: [ip(UP), ip(DOWN)].into(),
         ..stateless()
     };
     let mut rig = Rig::with(udp.clone());
@@ -465,8 +465,8 @@ fn datagrams_pass_between_neighbours() {
     let body = Body::Client { client: UNKNOWN, data: &large };
     rig.datagram(UP, NEAR, &Signaling { body, ..record(UNKNOWN, &contents) });
     assert_eq!(rig.opened.last().map(|opened| opened.1), Some(Transport::Tcp));
-    // A node that is no neighbour could not send the answer by a datagram.
-    let mut rig = Rig::with(Config { neighbours: [ip(UP)].into(), ..udp });
+    // A node that is no neighbor could not send the answer by a datagram.
+    let mut rig = Rig::with(Config { neighbors: [ip(UP)].into(), ..udp });
     let outputs = rig.datagram(UP, NEAR, &record(UNKNOWN, &contents));
     assert!(only(&outputs, rig.stream_to(DOWN)).message().route.is_some());
 }

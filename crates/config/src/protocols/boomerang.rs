@@ -7,7 +7,7 @@ use std::time::Duration;
 use signalbox_core::{Entry, EntryRequest, ReserverId};
 use signalbox_linux::IoConfig;
 use signalbox_node::boomerang::{Aggregation, Config, DomainKey, Integrity};
-use signalbox_node::rsvp::neighbour::KeyUse;
+use signalbox_node::rsvp::neighbor::KeyUse;
 
 use super::{Protocol, Protocols};
 use crate::keys::Keys;

@@ -382,10 +382,10 @@ impl Protocol for Casp {
             &["discovery"],
             "empty: write one mechanism, such as [\"scout\"]",
         );
-        let mut neighbours: Vec<IpAddr> = self.engine.neighbours.iter().copied().collect();
+        let mut neighbors: Vec<IpAddr> = self.engine.neighbors.iter().copied().collect();
         let meaning = "CASP nodes that are neighbors. Over UDP they need no cookie.";
-        keys.key("neighbors", &mut neighbours, list(address()), meaning);
-        self.engine.neighbours = neighbours.into_iter().collect();
+        keys.key("neighbors", &mut neighbors, list(address()), meaning);
+        self.engine.neighbors = neighbors.into_iter().collect();
         for (name, own, meaning) in [
             ("proxy", &mut self.engine.proxy, "Destinations for which this node is the end of the path."),
             ("peers", &mut self.engine.peers, "Nodes whose connections are accepted; empty: all."),
@@ -482,7 +482,7 @@ impl Protocol for Casp {
     }
 
     fn forgeable(&self) -> Option<&'static str> {
-        (!self.engine.neighbours.is_empty()).then_some("proof = \"handshake\", and remove casp.neighbors")
+        (!self.engine.neighbors.is_empty()).then_some("proof = \"handshake\", and remove casp.neighbors")
     }
 
     fn reserver(&self) -> Option<ReserverId> {

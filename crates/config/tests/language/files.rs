@@ -1,7 +1,7 @@
 //! Files that a configuration names: secrets, certificates and drop-ins.
 
 use signalbox_config::load;
-use signalbox_node::rsvp::neighbour::{Algorithm, KeyUse};
+use signalbox_node::rsvp::neighbor::{Algorithm, KeyUse};
 
 use crate::support::{Directory, errors, lines, read};
 
@@ -29,8 +29,8 @@ fn secrets_come_from_files_that_others_cannot_read() {
     let (config, _) = load(&file).unwrap().usable().unwrap();
     let node = config.settings(0, false);
     let rsvp = node.rsvp.unwrap();
-    assert_eq!(rsvp.neighbours.interface.integrity.window, 8);
-    assert!(!rsvp.of_interface("lan").neighbours.unwrap().integrity.sending);
+    assert_eq!(rsvp.neighbors.interface.integrity.window, 8);
+    assert!(!rsvp.of_interface("lan").neighbors.unwrap().integrity.sending);
     let [sha, md5] = &rsvp.keys[..] else { panic!("two keys") };
     assert_eq!((sha.id, sha.algorithm), (7, Algorithm::HmacSha256));
     assert_eq!(

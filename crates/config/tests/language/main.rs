@@ -259,7 +259,7 @@ fn the_defaults_are_those_of_the_engines() {
     assert_eq!(engine, gist);
     // The one that differs: RFC 3209 has 5 ms.
     rsvp = settings("node.protocols = [\"rsvp\"]\n[rsvp.hello]\nenabled = true\n").rsvp.unwrap();
-    assert_eq!(rsvp.neighbours.interface.hello.unwrap().interval, Duration::from_secs(1));
+    assert_eq!(rsvp.neighbors.interface.hello.unwrap().interval, Duration::from_secs(1));
 }
 
 #[test]
@@ -274,13 +274,13 @@ fn interfaces_differ_in_what_they_say_only() {
     let rsvp = node.rsvp.unwrap();
     let first = rsvp.of_interface("eth1");
     assert_eq!((first.refresh, first.cleanup, first.non_rsvp), (Duration::from_millis(100), 4, Some(true)));
-    let interface_settings = first.neighbours.unwrap();
+    let interface_settings = first.neighbors.unwrap();
     assert_eq!((interface_settings.reduction.delta, interface_settings.reduction.limit), (0.5, 9));
     assert_eq!(interface_settings.hello.unwrap().interval, Duration::from_secs(3));
     let second = rsvp.of_interface("eth2");
-    assert!(!second.enabled && second.neighbours.unwrap().hello.is_none());
+    assert!(!second.enabled && second.neighbors.unwrap().hello.is_none());
     assert_eq!(rsvp.of_interface("eth3").refresh, Duration::from_secs(9));
-    assert_eq!(rsvp.neighbours.interface.hello.unwrap().interval, Duration::from_secs(3));
+    assert_eq!(rsvp.neighbors.interface.hello.unwrap().interval, Duration::from_secs(3));
 }
 
 #[test]

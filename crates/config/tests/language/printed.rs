@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use signalbox_core::node::{Interface, Prefix};
 use signalbox_core::traffic::{FlowFilter, TrafficSpec};
 use signalbox_core::{IfIndex, ReserverId, Time};
-use signalbox_node::resources::request::{GrantRequest, Neighbour, Owner, Proof, RequestedBy, Requester};
+use signalbox_node::resources::request::{GrantRequest, Neighbor, Owner, Proof, RequestedBy, Requester};
 use signalbox_node::resources::units::Trusted;
 use signalbox_node::resources::{Config, Rate, Resources};
 
@@ -59,7 +59,7 @@ fn a_host_that_no_configuration_names_gets_nothing() {
     for (path, config) in all {
         for proof in [Proof::None, Proof::Link, Proof::Handshake] {
             let stranger =
-                || RequestedBy::Neighbour(Neighbour { address: STRANGER, ifindex: IfIndex(3), proof });
+                || RequestedBy::Neighbor(Neighbor { address: STRANGER, ifindex: IfIndex(3), proof });
             for claimed in [STRANGER, IpAddr::from([192, 0, 2, 7]), IpAddr::from([10, 0, 0, 7])] {
                 assert!(!granted(&config, stranger(), claimed), "{path}: {proof} for {claimed}");
             }
@@ -99,8 +99,7 @@ fn a_stranger_gets_nothing_from_a_printed_configuration() {
         for net in config.rules.iter().filter(|rule| rule.opens.is_empty()).flat_map(|rule| &rule.from) {
             let IpAddr::V4(first) = net.0.addr else { panic!("{path}: an example of IPv6") };
             let office = IpAddr::V4(Ipv4Addr::from_bits(first.to_bits() | 7));
-            let by =
-                |address, proof| RequestedBy::Neighbour(Neighbour { address, ifindex: IfIndex(3), proof });
+            let by = |address, proof| RequestedBy::Neighbor(Neighbor { address, ifindex: IfIndex(3), proof });
             for proof in [Proof::None, Proof::Link, Proof::Handshake] {
                 assert!(!granted(&config, by(STRANGER, proof), office), "{path}: {proof}");
             }
@@ -109,7 +108,7 @@ fn a_stranger_gets_nothing_from_a_printed_configuration() {
             assert!(granted(&config, by(office, Proof::Handshake), office), "{path}: the office");
             let router = IpAddr::from([203, 0, 113, 1]);
             // The file to begin with trusts no network yet.
-            let trusts = config.trusted.iter().any(|trusted| matches!(trusted, Trusted::Neighbours(_)));
+            let trusts = config.trusted.iter().any(|trusted| matches!(trusted, Trusted::Neighbors(_)));
             assert!(
                 !trusts || granted(&config, by(router, Proof::Handshake), office),
                 "{path}: by the router"

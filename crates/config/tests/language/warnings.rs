@@ -167,11 +167,11 @@ fn addresses_that_can_be_forged_are_warnings() {
         let what = "the rule \"office\" takes an address that every node on its link can forge in rsvp";
         assert!(all.iter().all(|one| one.contains(what)), "{all:?}");
     }
-    let neighbours = format!(
+    let neighbors = format!(
         "[casp]\nclients = [\"qos\"]\nneighbors = [\"192.0.2.1\"]\n{}",
         rule("from = [\"192.0.2.0/24\"]")
     );
-    let all = new("casp", &neighbours);
+    let all = new("casp", &neighbors);
     assert!(all.iter().any(|one| one.contains("can forge in casp: write proof = \"handshake\"")), "{all:?}");
     for (kernel, key) in [
         ("reverse_path = \"off\"", "kernel.reverse_path: open to strangers: messages with forged sources"),

@@ -109,7 +109,7 @@ signalbox_core::counters! {
         /// Sessions rerouted because their route changed.
         routes_followed: u64 => ROUTE_EVENTS { event: "rerouted" },
         /// Refreshes before their time, because another router may have the place of the next hop.
-        neighbours_followed: u64 => ROUTE_EVENTS { event: "neighbor_moved" },
+        neighbors_followed: u64 => ROUTE_EVENTS { event: "neighbor_moved" },
         /// Route changes deferred by the hold-down of their destination.
         routes_held: u64 => ROUTE_EVENTS { event: "held_down" },
         /// Route changes without hold-down because the table of hold-downs was full.

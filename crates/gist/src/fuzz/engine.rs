@@ -29,8 +29,8 @@ const RIGHT: IpAddr = v4(10, 2, 0, 1);
 const SOURCE: IpAddr = v4(10, 8, 0, 8);
 const DESTINATION: IpAddr = v4(10, 9, 0, 9);
 
-/// An address of a neighbour: `left` and `right` of the node.
-fn neighbour(number: u8) -> (IpAddr, IpAddr, IfIndex) {
+/// An address of a neighbor: `left` and `right` of the node.
+fn neighbor(number: u8) -> (IpAddr, IpAddr, IfIndex) {
     match number & 3 {
         0 => (v4(10, 1, 0, 2), LEFT, IfIndex(1)),
         1 => (v4(10, 2, 0, 2), RIGHT, IfIndex(2)),
@@ -195,9 +195,9 @@ impl Node {
         assert!(gist.session_count() <= 6 && gist.peer_count() <= 4);
     }
 
-    /// A message of a neighbour, changed as the operations say.
+    /// A message of a neighbor, changed as the operations say.
     fn message(&mut self, kind: MessageType, control: u8, source: &mut Source<'_>) {
-        let (from, to, ifindex) = neighbour(control >> 3);
+        let (from, to, ifindex) = neighbor(control >> 3);
         let (query, response) = (core::mem::take(&mut self.query), core::mem::take(&mut self.response));
         let number = source.next().unwrap_or(0);
         let identity = [b'p', control >> 3 & 3];
@@ -277,7 +277,7 @@ impl Node {
         let channel = self.channels.iter().nth(at % self.channels.len().max(1)).copied();
         match (number & 7, channel) {
             (0, _) => {
-                let (peer, local, _) = neighbour(number >> 4);
+                let (peer, local, _) = neighbor(number >> 4);
                 self.accepted += 2;
                 let channel = ChannelId(self.accepted);
                 self.channels.insert(channel);
@@ -342,7 +342,7 @@ impl Node {
 /// A node handles all messages of its peers and of strangers, all requests of its application and all events of its
 /// channels; its tables keep their limits, its answers are bounded, and after ten minutes without messages no session is
 /// left. Input: the first octet selects the settings. Then operations follow: an octet with the operation (low three
-/// bits) and the neighbour (next two), and what the operation needs.
+/// bits) and the neighbor (next two), and what the operation needs.
 pub fn gist_engine(octets: &[u8]) {
     let mut source = Source(octets);
     let Some(mut node) = source.next().and_then(Node::new) else { return };
@@ -358,7 +358,7 @@ pub fn gist_engine(octets: &[u8]) {
             6 if control & 0x80 != 0 => node.input(Input::RouteChanged(Prefix::host(DESTINATION))),
             6 => {
                 let length = usize::from(source.next().unwrap_or(0));
-                let (from, to, ifindex) = neighbour(control >> 3);
+                let (from, to, ifindex) = neighbor(control >> 3);
                 let mut payload = MAGIC.to_vec();
                 payload.extend_from_slice(source.take(length));
                 node.datagram(from, to, ifindex, control & 0x40 != 0, &payload);

@@ -337,10 +337,10 @@ fn the_ends_of_the_flow_are_recognised() {
 }
 
 /// GIST-5.8.1.3-02, GIST-5.8.1.3-11, GIST-5.8.1.3-12, GIST-A.4.4.11-01: upstream Queries are answered if they
-/// come from a neighbour, and refused if not; the state then is that for messages downstream.
+/// come from a neighbor, and refused if not; the state then is that for messages downstream.
 #[test]
 fn upstream_queries() {
-    for (ttl, neighbour) in [(255, true), (254, true), (253, false), (64, false)] {
+    for (ttl, neighbor) in [(255, true), (254, true), (253, false), (64, false)] {
         let mut rig = Rig::new();
         let mri = through().with_direction(Direction::Upstream);
         let mut message = query(mri, &[1; 8]);
@@ -348,7 +348,7 @@ fn upstream_queries() {
         message.nli = Some(Nli { ip_ttl: 0, ..nli(b"down", DOWN) });
         let via = Via { ifindex: signalbox_core::IfIndex(2), ..Via::intercepted(DOWN, SRC).ttl(ttl) };
         rig.inject(&via, &message);
-        if !neighbour {
+        if !neighbor {
             rig.sent().error_is(GistError::INVALID_IP_TTL);
             rig.quiet();
             continue;

@@ -394,7 +394,7 @@ fn a_gateway_whose_place_another_router_has_is_asked_at_once() {
     assert!(matches!(rig.notified(), (Direction::Downstream, NetworkEvent::Good(_))));
     assert!(matches!(rig.notified(), (Direction::Downstream, NetworkEvent::RouteDeleted(_))));
     assert_eq!(rig.gist.counters().peer_changed, 1);
-    assert_eq!(rig.gist.counters().neighbours_followed, 1);
+    assert_eq!(rig.gist.counters().neighbors_followed, 1);
 }
 
 /// The destination itself moves to another host of the link. If the same peer answers, nothing changes.

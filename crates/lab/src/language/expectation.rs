@@ -162,7 +162,7 @@ impl Expectation {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Queues {
     pub(crate) node: Spanned<String>,
-    /// The neighbour to which the packets leave.
+    /// The neighbor to which the packets leave.
     pub(crate) towards: Spanned<String>,
     /// Queues of single reservations.
     #[serde(default)]
@@ -181,7 +181,7 @@ impl Queues {
     /// Checks the names.
     pub(crate) fn validate(&self, scope: &Scope<'_>) -> Result<(), Mistake> {
         scope.reserves(&self.node)?;
-        scope.neighbours(&self.node, &self.towards)
+        scope.neighbors(&self.node, &self.towards)
     }
 
     /// Whether nothing should be reserved.

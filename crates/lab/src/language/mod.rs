@@ -211,7 +211,7 @@ pub(crate) struct Prefix {
 pub(crate) struct Route {
     pub(crate) node: Spanned<String>,
     pub(crate) to: Prefix,
-    /// The neighbour that is the next hop.
+    /// The neighbor that is the next hop.
     pub(crate) via: Spanned<String>,
     /// The kernel uses the route with the lowest metric. The routes that nodes find themselves have 0.
     #[serde(default)]
@@ -226,9 +226,9 @@ pub(crate) struct Tree {
     pub(crate) group: Spanned<IpAddr>,
     /// The node that sends.
     pub(crate) source: Spanned<String>,
-    /// The neighbour that the packets come from.
+    /// The neighbor that the packets come from.
     pub(crate) from: Spanned<String>,
-    /// The neighbours that the packets go to.
+    /// The neighbors that the packets go to.
     pub(crate) to: Vec<Spanned<String>>,
 }
 

@@ -147,7 +147,7 @@ impl<'s> Scope<'s> {
     }
 
     /// Fails unless the second node is at the other end of a link of the first.
-    pub(crate) fn neighbours(&self, of: &Spanned<String>, other: &Spanned<String>) -> Result<(), Mistake> {
+    pub(crate) fn neighbors(&self, of: &Spanned<String>, other: &Spanned<String>) -> Result<(), Mistake> {
         self.nodes([of, other])?;
         let joined = |link: &Link| {
             let ends = [link.ends[0].as_ref(), link.ends[1].as_ref()];
@@ -164,10 +164,10 @@ impl<'s> Scope<'s> {
         Err(Mistake::new(other.span(), what))
     }
 
-    /// Fails unless each node is a neighbour of the next.
+    /// Fails unless each node is a neighbor of the next.
     pub(crate) fn chain(&self, hops: &[Spanned<String>]) -> Result<(), Mistake> {
         self.nodes(hops)?;
-        hops.iter().zip(hops.iter().skip(1)).try_for_each(|(from, to)| self.neighbours(from, to))
+        hops.iter().zip(hops.iter().skip(1)).try_for_each(|(from, to)| self.neighbors(from, to))
     }
 
     /// Fails unless the scenario has this link.

@@ -145,11 +145,11 @@ fn addresses(link: &Link, seen: &mut BTreeSet<String>) -> Result<(), Mistake> {
 }
 
 fn routes(scope: &Scope<'_>) -> Result<(), Mistake> {
-    scope.scenario.routes.iter().try_for_each(|route| scope.neighbours(&route.node, &route.via))?;
+    scope.scenario.routes.iter().try_for_each(|route| scope.neighbors(&route.node, &route.via))?;
     scope.scenario.multicast.iter().try_for_each(|tree| {
         scope.node(&tree.source)?;
         let mut around = core::iter::once(&tree.from).chain(&tree.to);
-        around.try_for_each(|other| scope.neighbours(&tree.node, other))?;
+        around.try_for_each(|other| scope.neighbors(&tree.node, other))?;
         if tree.group.as_ref().is_multicast() {
             return Ok(());
         }

@@ -235,7 +235,7 @@ impl Plan {
         legs
     }
 
-    /// Returns the link between two neighbours.
+    /// Returns the link between two neighbors.
     pub(crate) fn leg(&self, from: usize, to: usize) -> Option<Leg> {
         let interface = self.nodes.get(from)?.interfaces.iter().find(|interface| interface.peer.0 == to)?;
         Some(Leg { link: interface.link, from, to })

@@ -8,7 +8,7 @@ use signalbox_core::Time;
 use signalbox_core::node::{Input, NodeEngine, Output};
 use signalbox_dissect::hex;
 use signalbox_node::ping::{self, PingRequest};
-use signalbox_node::rsvp::neighbour::{Algorithm, KeyUse};
+use signalbox_node::rsvp::neighbor::{Algorithm, KeyUse};
 use signalbox_node::rsvp::{IntegrityKey, Session, SessionKind};
 use signalbox_node::{Event, GistConfig, boomerang, casp, gist, gist_nat, rsvp};
 use signalbox_record::Writer;
@@ -315,15 +315,15 @@ fn a_reader_that_goes_away_ends_the_replay() {
 /// A host that signs its RSVP messages.
 fn signing(secret: &[u8]) -> Config {
     let mut config = rsvp::Config::default();
-    config.neighbours.interface.integrity.sending = true;
-    config.neighbours.interface.integrity.receiving = true;
+    config.neighbors.interface.integrity.sending = true;
+    config.neighbors.interface.integrity.receiving = true;
     config.keys.push(IntegrityKey {
         id: 1,
         algorithm: Algorithm::HmacSha256,
         secret: Secret::new(secret),
         usage: KeyUse::Both,
         interface: None,
-        neighbour: None,
+        neighbor: None,
         from: 0,
         until: None,
     });

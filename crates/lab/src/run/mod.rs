@@ -317,10 +317,10 @@ fn multicast(scenario: &Scenario, plan: &Plan) -> Result<Vec<MulticastRouter>> {
         let (node, source) = (index(tree.node.as_ref())?, index(tree.source.as_ref())?);
         let planned = &plan.nodes[node];
         let source = plan.address(source).ok_or_else(|| anyhow!("a sender without an address"))?;
-        let interface = |neighbour: &str| -> Result<String> {
-            let peer = index(neighbour)?;
+        let interface = |neighbor: &str| -> Result<String> {
+            let peer = index(neighbor)?;
             let found = planned.interfaces.iter().find(|interface| interface.peer.0 == peer);
-            Ok(found.ok_or_else(|| anyhow!("no link to {neighbour}"))?.name.clone())
+            Ok(found.ok_or_else(|| anyhow!("no link to {neighbor}"))?.name.clone())
         };
         let iif = interface(tree.from.as_ref())?;
         let oifs = tree.to.iter().map(|to| interface(to.as_ref())).collect::<Result<Vec<_>>>()?;

@@ -133,7 +133,7 @@ fn set_up(plan: &Plan, node: &PlannedNode, namespace: &Namespace) -> Result<()> 
     Ok(())
 }
 
-/// From now on each end of the link discards this share of the IP packets that arrive, except neighbour discovery, whose
+/// From now on each end of the link discards this share of the IP packets that arrive, except neighbor discovery, whose
 /// loss would delay all packets by seconds.
 pub(crate) fn set_loss(plan: &Plan, index: usize, loss: Percent) -> Result<()> {
     for (node, interface) in &plan.links[index].ends {

@@ -391,9 +391,9 @@ impl Look<'_> {
     }
 
     /// Whether an address is on the same side as the node that asks. It may not ask for a host of the other side.
-    fn is_beside(&self, address: IpAddr, neighbour: IpAddr) -> bool {
+    fn is_beside(&self, address: IpAddr, neighbor: IpAddr) -> bool {
         let Judge { network, .. } = self.judge;
-        let [one, other] = [address, neighbour].map(|one| network.interface(self.crossing.at, one));
+        let [one, other] = [address, neighbor].map(|one| network.interface(self.crossing.at, one));
         network.is_outside(self.crossing.at, one) == network.is_outside(self.crossing.at, other)
     }
 
@@ -443,7 +443,7 @@ impl Look<'_> {
             let Asked { by, what: What::Expose { protocol, port, second, sender }, token, .. } = asked else {
                 return false;
             };
-            let own = network.neighbour(at, *by);
+            let own = network.neighbor(at, *by);
             let asker = (own, true, token);
             let reserves = |policy| {
                 valid(token) && self.ruled(policy, Opening::Reserve, asker).unwrap_or(own == left.dst)
@@ -492,7 +492,7 @@ impl Look<'_> {
             return false;
         };
         let Crossing { at, first, arrived, .. } = *self.crossing;
-        let own = self.judge.network.neighbour(at, *by);
+        let own = self.judge.network.neighbor(at, *by);
         let mut up = [false, *second].map(u16::from).into_iter();
         (*src, *dst, *protocol) == (first.src, first.dst, first.protocol)
             && up.any(|up| {
@@ -531,7 +531,7 @@ impl Look<'_> {
     fn sender_opens(&self, asked: &Asked, opening: Opening) -> bool {
         let Asked { by, what: What::Passage(passage), token, .. } = asked else { return false };
         let Crossing { at, first, arrived, .. } = *self.crossing;
-        let own = self.judge.network.neighbour(at, *by);
+        let own = self.judge.network.neighbor(at, *by);
         let is_first = self.judge.network.place_of(*by) == at;
         let none = &None;
         let (may, token) = if passage.by_receiver {
@@ -569,7 +569,7 @@ impl Look<'_> {
         passage.by_receiver
             && passage.has(&first)
             && self.accepts(first.dst)
-            && self.receiver_may(asked, opening, network.neighbour(at, host))
+            && self.receiver_may(asked, opening, network.neighbor(at, host))
     }
 
     /// Whether a host inside opens the way of packets against the flow that it names by CASP: at the border of its network, and before.
@@ -585,7 +585,7 @@ impl Look<'_> {
         let Some(border) = network.border_of(*by).filter(|_| passage.back && passage.has(&flow)) else {
             return false;
         };
-        let own = network.neighbour(at, *by);
+        let own = network.neighbor(at, *by);
         if border == at || passage.along && network.place_of(*by) == at {
             return self.is_beside(left.dst, own) && self.receiver_may(asked, opening, own);
         }

@@ -139,7 +139,7 @@ impl Network {
     }
 
     /// The address of the node from which a firewall gets the messages of a host.
-    pub(crate) fn neighbour(&self, at: usize, host: usize) -> IpAddr {
+    pub(crate) fn neighbor(&self, at: usize, host: usize) -> IpAddr {
         if self.places[at].hosts.contains(&host) { self.hosts[host] } else { self.between[1 - at] }
     }
 
@@ -160,7 +160,7 @@ impl Network {
 
     /// Whether the requests of a host come to a firewall from its inside.
     pub(crate) fn comes_from_inside(&self, at: usize, host: usize) -> bool {
-        !self.is_outside(at, self.interface(at, self.neighbour(at, host)))
+        !self.is_outside(at, self.interface(at, self.neighbor(at, host)))
     }
 
     /// The border at which requests of a host end that do not leave its network.

@@ -36,7 +36,7 @@ pub use wake::Waker;
 
 use crate::error::OpenError;
 use crate::intercept::{self, Interception, Sources};
-use crate::netlink::{Change, Events, MulticastRoute, Neighbours, Removals, Routes};
+use crate::netlink::{Change, Events, MulticastRoute, Neighbors, Removals, Routes};
 use crate::stream::{StreamConfig, StreamCounters, Streams};
 use crate::sys;
 use busy::Busy;
@@ -83,7 +83,7 @@ pub struct Io {
     undeliverable: Vec<Undeliverable>,
     routes: Routes,
     events: Events,
-    neighbours: Neighbours,
+    neighbors: Neighbors,
     removals: Removals,
     wake: Waker,
     streams: Streams,
@@ -125,7 +125,7 @@ impl Io {
         };
         let mut routes = Routes::open(vrf).map_err(netlink)?;
         let events = Events::open(config.table).map_err(netlink)?;
-        let neighbours = Neighbours::open(&mut routes).map_err(netlink)?;
+        let neighbors = Neighbors::open(&mut routes).map_err(netlink)?;
         let removals = Removals::open().map_err(netlink)?;
         let sources = Sources::open().map_err(netlink)?;
         let wake = Waker::new().map_err(|error| OpenError::system("eventfd", &error))?;
@@ -147,7 +147,7 @@ impl Io {
         }
         let [queues, tables] = removals.fds();
         let helper = helped.as_ref().map_or(-1, Helped::fd);
-        let changes = [events.fd(), queues, tables, helper, neighbours.fd()];
+        let changes = [events.fd(), queues, tables, helper, neighbors.fd()];
         let fixed = changes.into_iter().chain([wake.fd(), streams.fd()]);
         let sockets = entries.iter().flat_map(|opened| opened.port.sockets());
         let sockets = sockets.map(|socket| socket.as_ref().map_or(-1, AsRawFd::as_raw_fd));
@@ -169,7 +169,7 @@ impl Io {
             undeliverable: Vec::new(),
             routes,
             events,
-            neighbours,
+            neighbors,
             removals,
             wake,
             streams,
@@ -370,10 +370,10 @@ impl Io {
     pub fn changes(&mut self) -> Vec<Change> {
         let mut changes = self.events.drain(&mut self.routes);
         if changes.contains(&Change::Interfaces) {
-            self.neighbours.keep(self.routes.interfaces());
+            self.neighbors.keep(self.routes.interfaces());
         }
-        let moved = self.neighbours.drain(&mut self.routes).into_iter();
-        changes.extend(moved.map(|(ifindex, address)| Change::Neighbour { ifindex, address }));
+        let moved = self.neighbors.drain(&mut self.routes).into_iter();
+        changes.extend(moved.map(|(ifindex, address)| Change::Neighbor { ifindex, address }));
         let ended = self.helped.as_mut().is_some_and(Helped::has_ended);
         self.poll_helper();
         let reported = self.removals.drain();

@@ -42,7 +42,7 @@ const TOKEN: usize = 16;
 const MARKED: usize = TOKEN + 1;
 /// Most packets of one test.
 const MOST: usize = 16;
-/// Most addresses of this node whose neighbours are tried as sources.
+/// Most addresses of this node whose neighbors are tried as sources.
 const MOST_SOURCES: usize = 16;
 
 /// The beginning of the names of our tables.
@@ -173,8 +173,8 @@ impl SelfTest {
             return Err("net.ipv4.conf.lo.rp_filter or that of all is 1".to_owned());
         }
         // A loose filter demands a route to the source. An address of this node is no source of a packet that comes in.
-        let neighbours = neighbours(routes.interfaces()).into_iter().map(|(_, neighbour)| neighbour);
-        let candidates: Vec<IpAddr> = std::iter::once(FROM_V4.into()).chain(neighbours).collect();
+        let neighbors = neighbors(routes.interfaces()).into_iter().map(|(_, neighbor)| neighbor);
+        let candidates: Vec<IpAddr> = std::iter::once(FROM_V4.into()).chain(neighbors).collect();
         let mut fits = |to: IpAddr| match routes.lookup(&RouteQuery::to(to)) {
             Ok(route) => !route.local,
             Err(_) => filter == 0,
@@ -255,15 +255,15 @@ fn may_be_tried(rule: &Intercept, ipv6: bool) -> bool {
 }
 
 /// Other nodes' addresses of IPv4, each with the interface by which its packets come in.
-pub(crate) fn neighbours(interfaces: &[Interface]) -> Vec<(IfIndex, IpAddr)> {
+pub(crate) fn neighbors(interfaces: &[Interface]) -> Vec<(IfIndex, IpAddr)> {
     let up = interfaces.iter().filter(|one| one.up);
     let addresses = up.flat_map(|one| one.addresses.iter().map(|address| (one.ifindex, *address)));
-    let neighbours = addresses.filter_map(|(ifindex, address)| Some((ifindex, neighbour(address)?)));
-    neighbours.take(MOST_SOURCES).collect()
+    let neighbors = addresses.filter_map(|(ifindex, address)| Some((ifindex, neighbor(address)?)));
+    neighbors.take(MOST_SOURCES).collect()
 }
 
 /// Another address of the link of an address of this node.
-fn neighbour(address: IpAddr) -> Option<IpAddr> {
+fn neighbor(address: IpAddr) -> Option<IpAddr> {
     let IpAddr::V4(address) = address else { return None };
     let [a, b, c, d] = address.octets();
     // Those that end so are those of the network and of all its nodes in most networks.

@@ -267,7 +267,7 @@ impl Routes {
     /// The same for packets of IPv4 of another node that come in by an interface of this node. That of the first one decides at which the
     /// kernel does not refuse the source: at some it may demand others.
     pub(crate) fn leads_here_from_outside(&mut self, mark: u32) -> io::Result<bool> {
-        for (iif, source) in selftest::neighbours(&self.interfaces) {
+        for (iif, source) in selftest::neighbors(&self.interfaces) {
             let mut message = [0; 12];
             message[..3].copy_from_slice(&[libc::AF_INET as u8, 32, 32]);
             self.connection.begin(libc::RTM_GETROUTE, 0, &message);

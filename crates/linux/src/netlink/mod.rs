@@ -10,7 +10,7 @@ mod events;
 pub(crate) mod interfaces;
 mod lookup;
 mod multicast;
-mod neighbours;
+mod neighbors;
 pub(crate) mod nftables;
 mod removals;
 pub(crate) mod rules;
@@ -20,7 +20,7 @@ pub(crate) use batch::Batch;
 pub(crate) use events::Events;
 pub(crate) use lookup::Routes;
 pub use multicast::MulticastRoute;
-pub(crate) use neighbours::Neighbours;
+pub(crate) use neighbors::Neighbors;
 pub(crate) use removals::Removals;
 
 use std::collections::BTreeMap;
@@ -81,7 +81,7 @@ pub enum Change {
     Route(Prefix),
     /// The kernel sends what goes to this neighbor to another link-layer address than before: another router may have its place, and
     /// anybody on the link can forge that.
-    Neighbour {
+    Neighbor {
         /// The link.
         ifindex: IfIndex,
         /// Address of the neighbor.

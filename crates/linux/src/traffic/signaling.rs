@@ -32,18 +32,18 @@ pub(super) enum Kind {
     Own = 0,
     /// Packets that look like signaling of other nodes.
     Passing = 1,
-    /// ARP and neighbour discovery.
-    Neighbours = 2,
+    /// ARP and neighbor discovery.
+    Neighbors = 2,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 3] = [Self::Own, Self::Passing, Self::Neighbours];
+    pub(super) const ALL: [Self; 3] = [Self::Own, Self::Passing, Self::Neighbors];
 
     /// Minor number of its class.
     pub(super) const fn class(self) -> u16 {
         match self {
             Self::Own => OWN_SIGNALING,
-            Self::Passing | Self::Neighbours => PASSING_SIGNALING,
+            Self::Passing | Self::Neighbors => PASSING_SIGNALING,
         }
     }
 
@@ -51,7 +51,7 @@ impl Kind {
     pub(super) fn bucket(self, signaling: u64) -> TrafficSpec {
         let rate = match self {
             Self::Own => signaling / 2,
-            Self::Passing | Self::Neighbours => signaling / 4,
+            Self::Passing | Self::Neighbors => signaling / 4,
         };
         // A refresh of many sessions arrives in bursts: a quarter of a second, ten large packets at least.
         let burst = u32::try_from((rate / 4).clamp(16_000, 1_000_000)).unwrap_or(16_000);

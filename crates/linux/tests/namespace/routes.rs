@@ -319,23 +319,23 @@ fn a_neighbor_with_another_link_layer_address_is_seen() {
     let net = Network::new("moved");
     let mut io = Network::node(&net.r);
     let (ra, rb) = (index(&io, "ra"), index(&io, "rb"));
-    let moved = |ifindex, address| Change::Neighbour { ifindex, address: ip(address) };
+    let moved = |ifindex, address| Change::Neighbor { ifindex, address: ip(address) };
     let end = |io: &mut Io| {
         // What comes before the end of the link is taken by then.
         topology::add_address(&net.r, "rb", ip("10.9.9.9"), 32).unwrap();
         let seen = changes_until(io, |changes| changes.contains(&Change::Interfaces));
         tool(&net.r, "ip address delete 10.9.9.9/32 dev rb");
         changes_until(io, |changes| changes.contains(&Change::Interfaces));
-        seen.into_iter().filter(|one| matches!(one, Change::Neighbour { .. })).collect::<Vec<_>>()
+        seen.into_iter().filter(|one| matches!(one, Change::Neighbor { .. })).collect::<Vec<_>>()
     };
     for (dev, ifindex, address) in [("ra", ra, "10.1.0.1"), ("ra", ra, "fd01::1"), ("rb", rb, "fe80::99")] {
         let entry = |place: &str| {
-            tool(&net.r, &format!("ip neighbour replace {address} lladdr {place} dev {dev} nud reachable"));
+            tool(&net.r, &format!("ip neighbor replace {address} lladdr {place} dev {dev} nud reachable"));
         };
         entry("00:00:5e:00:01:01");
         end(&mut io);
         entry("00:00:5e:00:01:01");
-        tool(&net.r, &format!("ip neighbour delete {address} dev {dev}"));
+        tool(&net.r, &format!("ip neighbor delete {address} dev {dev}"));
         entry("00:00:5e:00:01:01");
         assert_eq!(end(&mut io), [], "{address}");
         entry("00:00:5e:00:01:02");
@@ -345,7 +345,7 @@ fn a_neighbor_with_another_link_layer_address_is_seen() {
     // The neighbor itself says so (gratuitous ARP). The kernel keeps an entry for a second, by default.
     topology::set_sysctl(&net.r, "net.ipv4.neigh.rb.locktime", "0").unwrap();
     topology::set_sysctl(&net.b, "net.ipv4.conf.b0.arp_notify", "1").unwrap();
-    tool(&net.r, "ip neighbour replace 10.2.0.1 lladdr 00:00:5e:00:01:01 dev rb nud stale");
+    tool(&net.r, "ip neighbor replace 10.2.0.1 lladdr 00:00:5e:00:01:01 dev rb nud stale");
     end(&mut io);
     tool(&net.b, "ip link set b0 address 02:00:00:00:00:77");
     changes_until(&mut io, |changes| changes.contains(&moved(rb, "10.2.0.1")));

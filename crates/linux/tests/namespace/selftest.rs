@@ -178,7 +178,7 @@ fn packets_that_a_filter_of_sources_would_drop_are_not_sent() {
     let net = Network::new("sources");
     let mut r = Network::node(&net.r);
     let set = |value| topology::set_sysctl(&net.r, "net.ipv4.conf.all.rp_filter", value).unwrap();
-    // A loose one demands a route to the source: that of a neighbour is there.
+    // A loose one demands a route to the source: that of a neighbor is there.
     set("2");
     assert_eq!(net.r.run(|| try_packets(&mut r, PATIENCE)).unwrap(), Vec::<String>::new());
     set("1");

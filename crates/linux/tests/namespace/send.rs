@@ -162,7 +162,7 @@ fn an_interface_that_is_given_is_taken_against_the_routing_table() {
     let mut r = Network::node(&net.r);
     let mut capture = Capture::open(&net.r, "ra", CaptureConfig::default()).unwrap();
     let ra = r.interfaces().iter().find(|i| i.name == "ra").unwrap().ifindex;
-    // The neighbour must be resolved, or the packet never leaves: the far end is a's own address.
+    // The neighbor must be resolved, or the packet never leaves: the far end is a's own address.
     for (family, far) in families().into_iter().zip(["10.1.0.1", "fd01::1"]) {
         for (port, payload) in [(270, b"udp socket"), (99, b"raw socket")] {
             let out = Transmit {

@@ -121,7 +121,7 @@ fn a_lost_link_ends_a_stream_within_the_user_timeout_and_only_with_octets_under_
         drive("the end", &mut a, &mut b, |a, _| a.closed(here).is_some());
         let took = start.elapsed();
         let (error, unacknowledged) = a.closed(here).unwrap();
-        // A router whose neighbour does not answer may report it before the timeout.
+        // A router whose neighbor does not answer may report it before the timeout.
         assert!(matches!(error, Some(StreamError::TimedOut | StreamError::Unreachable)), "{error:?}");
         assert!(unacknowledged);
         assert!(took < Duration::from_secs(3), "{took:?}");

@@ -11,7 +11,7 @@ use signalbox_linux::{Batch, topology};
 use crate::network::{Network, PATIENCE, counter, datagram, families, ip, receive_until, send, tool, until};
 
 #[test]
-fn loss_drops_its_share_and_no_neighbour_discovery() {
+fn loss_drops_its_share_and_no_neighbor_discovery() {
     let net = Network::new("loss");
     let (mut a, mut b) = (Network::host(&net.a), Network::host(&net.b));
     for family in families() {
@@ -91,7 +91,7 @@ fn a_relay_delays_and_loses() {
     topology::settle(&wire, PATIENCE).unwrap();
     let (mut a, mut b) = (Network::host(&net.a), Network::host(&net.b));
     let (from, to) = (ip("10.3.0.1"), ip("10.3.0.2"));
-    send(&mut a, &datagram(from, to, b"finds the neighbour"));
+    send(&mut a, &datagram(from, to, b"finds the neighbor"));
     receive_until(&mut b, |got| !got.is_empty());
 
     let start = Instant::now();

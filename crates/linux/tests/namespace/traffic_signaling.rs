@@ -43,7 +43,7 @@ fn signaling_gets_through_a_flood() {
     for ebpf in [true, false] {
         let enforcer = enforcer(&net, &TrafficConfig { ebpf, ..config() }, |_| {});
         let (mut a, mut r, mut b) = (Network::host(&net.a), Network::host(&net.r), Network::host(&net.b));
-        // The neighbours resolve each other's addresses before the flood.
+        // The neighbors resolve each other's addresses before the flood.
         for (family, here) in families().into_iter().zip(here) {
             send(&mut r, &datagram(here, family.b, GIST));
             send(&mut a, &datagram(family.a, family.b, GIST));
@@ -63,7 +63,7 @@ fn signaling_gets_through_a_flood() {
             let got = receive_until(&mut b, |got| got.len() >= 80);
             assert_eq!(got.len(), 80, "eBPF {ebpf}");
         });
-        // The kernel may have sent neighbour discovery besides.
+        // The kernel may have sent neighbor discovery besides.
         assert_eq!(sent(&net, OWN).0, own + 40, "eBPF {ebpf}");
         assert!(sent(&net, PASSING).0 >= passing + 40, "eBPF {ebpf}");
         close(&net, enforcer);
@@ -93,7 +93,7 @@ fn the_port_is_no_way_around_best_effort() {
         let passed = || sent(&net, PASSING).1 - octets;
         until("the bucket has passed", || passed() >= 15_000);
         let passed = passed();
-        // A quarter of 2 %, and 16,000 octets at first; neighbours have the same.
+        // A quarter of 2 %, and 16,000 octets at first; neighbors have the same.
         let most = 2.0 * (16_000.0 + start.elapsed().as_secs_f64() * RATE as f64 / 200.0);
         assert!((passed as f64) < most, "eBPF {ebpf}: {passed} octets");
         close(&net, enforcer);
@@ -156,15 +156,15 @@ fn associations_and_rsvp_are_signaling() {
 
 /// A next hop whose address is not resolved is found while a flood fills the link.
 #[test]
-fn neighbours_are_found_in_a_flood() {
-    let net = Network::new("neighbours");
+fn neighbors_are_found_in_a_flood() {
+    let net = Network::new("neighbors");
     let enforcer = enforcer(&net, &config(), |_| {});
     let (mut r, mut b) = (Network::host(&net.r), Network::host(&net.b));
     with_flood(&net, |_| {
         for (src, dst) in [("10.2.0.2", "10.2.0.1"), ("fd02::2", "fd02::1")] {
             let (before, _) = sent(&net, PASSING);
             // The flood needs the same next hop.
-            tool(&net.r, &format!("ip neighbour replace {dst} dev rb nud none"));
+            tool(&net.r, &format!("ip neighbor replace {dst} dev rb nud none"));
             send(&mut r, &datagram(ip(src), ip(dst), GIST));
             receive_until(&mut b, |got| !got.is_empty());
             assert!(sent(&net, PASSING).0 > before, "{dst} was not looked for");

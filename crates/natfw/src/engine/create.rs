@@ -13,7 +13,7 @@ use signalbox_resources::config::Opening;
 use signalbox_resources::decision::Outcome;
 use signalbox_resources::opening::Crossing;
 use signalbox_resources::token::Token;
-use signalbox_resources::{Neighbour, Passage, PassageRequest, Proof, RequestedBy, Requester, Resources};
+use signalbox_resources::{Neighbor, Passage, PassageRequest, Proof, RequestedBy, Requester, Resources};
 
 use super::Natfw;
 use super::check::{self, Refused};
@@ -294,7 +294,7 @@ impl Natfw {
             (None, false) => Proof::Link,
         };
         let requested_by = received.peer_address.map_or(RequestedBy::Unknown, |address| {
-            RequestedBy::Neighbour(Neighbour { address, ifindex: received.ifindex, proof })
+            RequestedBy::Neighbor(Neighbor { address, ifindex: received.ifindex, proof })
         });
         let requester = Requester {
             token: from.token.clone(),

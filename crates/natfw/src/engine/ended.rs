@@ -73,7 +73,7 @@ struct Place {
     holder: Option<Holder>,
 }
 
-/// Who held a session that ended, and for which flow: a keyed hash of the whole address. Neighbours on the link of a host have its prefix.
+/// Who held a session that ended, and for which flow: a keyed hash of the whole address. Neighbors on the link of a host have its prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Holder(NonZeroU32);
 

@@ -489,8 +489,8 @@ impl Session {
         let Some(passage) = &self.plan.passage else { return false };
         let requester = passage.requester();
         let address = match &requester.requested_by {
-            RequestedBy::Neighbour(neighbor) => Some(neighbor.address),
-            RequestedBy::Unknown | RequestedBy::LocalUser(_) | RequestedBy::Neighbours(_) => None,
+            RequestedBy::Neighbor(neighbor) => Some(neighbor.address),
+            RequestedBy::Unknown | RequestedBy::LocalUser(_) | RequestedBy::Neighbors(_) => None,
         };
         received.sii.is_some()
             && address.is_some()

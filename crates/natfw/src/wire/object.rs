@@ -27,7 +27,7 @@ const SESSION_AUTH: ObjectType = ObjectType(0x016);
 const HOPS: ObjectType = ObjectType(2000);
 /// Private to Signalbox, without a value: the node that sent the request takes part in the list. A node of another make deletes the object,
 /// because of its flags (AB=01), so that the next node knows of it.
-const NEIGHBOUR: ObjectType = ObjectType(2004);
+const NEIGHBOR: ObjectType = ObjectType(2004);
 /// Private to Signalbox: a text for people. The QoS NSLP of this suite has the same object.
 const NOTE: ObjectType = ObjectType(2001);
 /// Private to Signalbox: the address of the node that refused.
@@ -97,7 +97,7 @@ impl<'a> Object<'a> {
 
     /// Whether it says that the node before takes part in that list.
     pub(super) fn is_neighbor(&self) -> bool {
-        self.kind == NEIGHBOUR && self.treatment == Treatment::Optional && self.value.is_empty()
+        self.kind == NEIGHBOR && self.treatment == Treatment::Optional && self.value.is_empty()
     }
 
     /// The value, if it has exactly `N` octets.
@@ -146,7 +146,7 @@ pub(super) fn put_hops(w: &mut Writer<'_>, hops: Hops<'_>) {
 
 /// Appends the object by which the next node knows that no node of another make is between.
 pub(super) fn put_neighbor(w: &mut Writer<'_>) {
-    put_as(w, OPTIONAL, NEIGHBOUR, |_| {});
+    put_as(w, OPTIONAL, NEIGHBOR, |_| {});
 }
 
 /// A SESSION_AUTH object with these attributes (RFC 5981 §3.1: AB=10); `None`: they are too long.

@@ -192,16 +192,16 @@ fn a_deletion_of_an_unknown_sender_keeps_no_request_of_the_host_out() {
     assert_eq!(only(rig.by_inside(flow(), &create(2, 100))).message(), create(2, 100));
 }
 
-/// With IPv6 a neighbour on the link of a host is not the host whose session ended here.
+/// With IPv6 a neighbor on the link of a host is not the host whose session ended here.
 #[test]
-fn a_deletion_by_a_neighbour_of_the_host_does_not_go_on() {
-    let (host, neighbour, server) = ("2001:db8:1::2", "2001:db8:1::66", "2001:db8:2::9");
+fn a_deletion_by_a_neighbor_of_the_host_does_not_go_on() {
+    let (host, neighbor, server) = ("2001:db8:1::2", "2001:db8:1::66", "2001:db8:2::9");
     let flow = Mri::PathCoupled(udp(host, 5000, server, 6000));
     let mut rig = Rig::host();
     let sent = only(from(&mut rig, host, flow, &create(1, 100)));
     rig.answer(&sent, &success(1, 100));
     only(from(&mut rig, host, flow, &create(2, 0)));
-    assert_eq!(from(&mut rig, neighbour, flow, &create(900, 0)), []);
+    assert_eq!(from(&mut rig, neighbor, flow, &create(900, 0)), []);
     assert_eq!(only(from(&mut rig, host, flow, &create(3, 0))).message(), create(3, 0), "the host itself");
     assert_eq!(only(from(&mut rig, host, flow, &create(4, 100))).message(), create(4, 100));
 }

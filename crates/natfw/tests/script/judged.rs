@@ -121,7 +121,7 @@ fn a_pair_of_a_receiver_is_judged() {
     }
 }
 
-/// T31: an EXTERNAL that goes against its flow is of the receiver. A trusted neighbour speaks for that one, and not for the sender that
+/// T31: an EXTERNAL that goes against its flow is of the receiver. A trusted neighbor speaks for that one, and not for the sender that
 /// the flow names.
 #[test]
 fn who_asks_against_the_flow_is_its_receiver() {

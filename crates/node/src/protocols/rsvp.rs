@@ -9,7 +9,7 @@ use signalbox_core::pinhole::PinholeId;
 use signalbox_core::{
     AlertRule, Changes, Entry, EntryRequest, Intercept, Interfaces, Match, SessionChange, Time, Unproved,
 };
-use signalbox_rsvp::engine::neighbour;
+use signalbox_rsvp::engine::neighbor;
 pub(super) use signalbox_rsvp::engine::{Command, Config};
 use signalbox_rsvp::engine::{Input, InterfaceConfig, Output as Out, PROTOCOL, Refused, Rsvp, RsvpEvent};
 
@@ -32,12 +32,12 @@ const MAKE_STATE: [u32; 6] = [1, 2, 5, 6, 12, 15];
 
 /// The messages whose source has to be where they come from: a Path has that of the sender, the others that of a hop.
 fn unproved(config: &Config) -> Unproved {
-    let compared = |own: &neighbour::Interface| {
+    let compared = |own: &neighbor::Interface| {
         !own.trust.any_source && !own.trust.distant_hops && !own.integrity.receiving
     };
-    let everywhere = &config.neighbours.interface;
+    let everywhere = &config.neighbors.interface;
     let named = |(name, own): (&String, &InterfaceConfig)| {
-        (name.clone(), compared(own.neighbours.as_ref().unwrap_or(everywhere)))
+        (name.clone(), compared(own.neighbors.as_ref().unwrap_or(everywhere)))
     };
     let of_type = |kind: u32| Match { offset: 0, mask: 0x00ff_0000, value: kind << 16 };
     Unproved {
@@ -61,7 +61,7 @@ impl Protocol for Instance {
             protocol::Input::Packet(packet) if packet.entry == ENTRY => Input::Packet(packet.into()),
             protocol::Input::Route { id, result } => Input::Route { id, result },
             protocol::Input::RouteChanged(prefix) => Input::RouteChanged(prefix),
-            protocol::Input::NeighborMoved { ifindex, address } => Input::NeighbourMoved { ifindex, address },
+            protocol::Input::NeighborMoved { ifindex, address } => Input::NeighborMoved { ifindex, address },
             protocol::Input::Multicast(MulticastRoute { group, source, iif, oifs }) => {
                 Input::Multicast { group, source, iif, oifs }
             }
@@ -118,7 +118,7 @@ impl Protocol for Instance {
     }
 
     fn size(&self) -> Size {
-        Size { sessions: self.engine.session_count(), peers: Some(self.engine.neighbours().count()) }
+        Size { sessions: self.engine.session_count(), peers: Some(self.engine.neighbors().count()) }
     }
 
     fn changes(&mut self) -> Option<&mut Changes<SessionChange>> {
@@ -128,11 +128,11 @@ impl Protocol for Instance {
     fn counters(&self, to: &mut Vec<Counter>) {
         to.extend(self.engine.counters().iter().map(Counter::of(Subsystem::protocol("rsvp"))));
         let neighbors = Subsystem::part("rsvp_neighbors", "rsvp");
-        to.extend(self.engine.neighbours().counters().iter().map(Counter::of(neighbors)));
+        to.extend(self.engine.neighbors().counters().iter().map(Counter::of(neighbors)));
     }
 
     fn gauges(&self, to: &mut Vec<Gauge>) {
-        let neighbors = self.engine.neighbours().table().size;
+        let neighbors = self.engine.neighbors().table().size;
         to.push(Gauge::new(&SESSIONS, &["rsvp"], self.engine.session_count().into()));
         to.push(Gauge::new(&PEERS, &["rsvp"], neighbors.into()));
         to.extend(self.engine.tables().into_iter().flat_map(|table| Gauge::table("rsvp", table)));
@@ -179,7 +179,7 @@ impl Composed for Instance {
 
     fn new(mut config: Config, setup: &mut Setup) -> Result<Self, ConfigError> {
         // Sequence numbers of INTEGRITY grow across restarts (RFC 2747 §3).
-        config.neighbours.set_wall_clock(setup.wall_clock_us);
+        config.neighbors.set_wall_clock(setup.wall_clock_us);
         config.wall_clock_us = setup.wall_clock_us;
         Ok(Self { engine: Rsvp::new(config, setup.rng.array())? })
     }

@@ -16,7 +16,7 @@ use signalbox_node::rsvp::{
     self, Filter, FlowRequest, FlowSpec, ReserveRequest, Selector, SenderRequest, Session, SessionKind, Style,
 };
 use signalbox_node::{Command, Config};
-use signalbox_rsvp::engine::neighbour::HelloConfig;
+use signalbox_rsvp::engine::neighbor::HelloConfig;
 use signalbox_rsvp::wire::MessageType;
 use signalbox_sim::explore::Model;
 use signalbox_sim::{Boot, Family, LinkConfig, LinkId, NodeId, Packet, Sim, topology};
@@ -44,11 +44,11 @@ fn config(variant: Variant, shares: &[u64]) -> Config {
     let mut config = rsvp::Config { blockade_multiplier: BLOCKADE, ..rsvp::Config::default() };
     config.interface.refresh = REFRESH;
     config.interface.repair_delay = Duration::ZERO;
-    let neighbours = &mut config.neighbours.interface;
-    neighbours.reduction.reliable = variant == Variant::Reduction;
-    neighbours.reduction.first = REFRESH / 10;
+    let neighbors = &mut config.neighbors.interface;
+    neighbors.reduction.reliable = variant == Variant::Reduction;
+    neighbors.reduction.first = REFRESH / 10;
     let hello = HelloConfig { interval: REFRESH / 2, ..HelloConfig::default() };
-    neighbours.hello = (variant == Variant::Hello).then_some(hello);
+    neighbors.hello = (variant == Variant::Hello).then_some(hello);
     let named = shares.iter().zip(0..);
     let links = named.map(|(share, port)| Capacity::new(&format!("eth{port}"), Some(Rate(share / 3 * 4))));
     let resources = Resources { links: links.collect(), ..Resources::default() };

@@ -64,7 +64,7 @@ impl Net {
         for id in 201..=213 {
             assert_eq!(outcome(&self.sim, id), Some((1, 1)), "session {id}");
         }
-        assert!(total(&self.sim, "gist", "dmode_limited") > 0, "the greedy neighbour is limited");
+        assert!(total(&self.sim, "gist", "dmode_limited") > 0, "the greedy neighbor is limited");
     }
 }
 

@@ -9,7 +9,7 @@ use signalbox_core::service::{Onward, RecvMessage, Security, SiiHandle, StateHan
 use signalbox_core::slab::Key;
 use signalbox_core::wheel::{Link, Timed};
 use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId};
-use signalbox_resources::{Neighbour, Proof, RequestedBy};
+use signalbox_resources::{Neighbor, Proof, RequestedBy};
 
 use super::command::Command;
 use super::counters::Counters;
@@ -111,7 +111,7 @@ impl Arrival {
 /// A requester that GIST knows by the address of a peer.
 pub(super) fn requested_by_peer(address: Option<IpAddr>, ifindex: IfIndex, proof: Proof) -> RequestedBy {
     address
-        .map_or(RequestedBy::Unknown, |address| RequestedBy::Neighbour(Neighbour { address, ifindex, proof }))
+        .map_or(RequestedBy::Unknown, |address| RequestedBy::Neighbor(Neighbor { address, ifindex, proof }))
 }
 
 /// The content of a slot.

@@ -147,7 +147,7 @@ fn relay_beside(address: Option<IpAddr>) -> Rig {
 /// The daemon of the sender has crashed, and is the same peer for GIST: its QUERY is answered by the node that has the reservation.
 /// A request for something else goes on to the receiver.
 #[test]
-fn a_sender_that_lost_the_reservation_gets_it_from_its_neighbour() {
+fn a_sender_that_lost_the_reservation_gets_it_from_its_neighbor() {
     let mut rig = relay();
     let (init, other) = (init_qspec(10_000), init_qspec(20_000));
     let back = one(rig.receive(&query(&init)));

@@ -13,7 +13,7 @@ use crate::config::{Action, Config, Zones};
 use crate::opening::Crossed;
 use crate::passage::{PassageRequest, Permission};
 use crate::refusal::{PolicyWhy, Rule, RuleName};
-use crate::request::{GrantRequest, Neighbour, Proof, Requester};
+use crate::request::{GrantRequest, Neighbor, Proof, Requester};
 use crate::units::{Identity, Net, Trusted};
 
 pub(crate) use accounts::{AccountId, AccountKey, Accounts};
@@ -139,24 +139,24 @@ impl Policy {
         if self.trusted.iter().any(|one| match one {
             Trusted::Local => requester.requested_by.is_local(),
             Trusted::Peer(wanted) => proved.is_some_and(|peer| rule::proved(wanted, peer)),
-            Trusted::Neighbours(_) => false,
+            Trusted::Neighbors(_) => false,
         }) {
             return true;
         }
-        let neighbours = requester.requested_by.neighbours();
-        !neighbours.is_empty()
-            && neighbours.iter().all(|neighbour| {
+        let neighbors = requester.requested_by.neighbors();
+        !neighbors.is_empty()
+            && neighbors.iter().all(|neighbor| {
                 self.trusted.iter().any(|one| match one {
-                    Trusted::Neighbours(net) => self.is_at(neighbour, requester, net),
-                    Trusted::Peer(Identity::Authenticated) => neighbour.proof == Proof::Identity,
+                    Trusted::Neighbors(net) => self.is_at(neighbor, requester, net),
+                    Trusted::Peer(Identity::Authenticated) => neighbor.proof == Proof::Identity,
                     Trusted::Local | Trusted::Peer(_) => false,
                 })
             })
     }
 
-    fn is_at(&self, neighbour: &Neighbour, requester: &Requester, net: &Net) -> bool {
-        let proof = if requester.peer.is_some() { Proof::Identity } else { neighbour.proof };
-        net.0.contains(neighbour.address) && proof >= self.least
+    fn is_at(&self, neighbor: &Neighbor, requester: &Requester, net: &Net) -> bool {
+        let proof = if requester.peer.is_some() { Proof::Identity } else { neighbor.proof };
+        net.0.contains(neighbor.address) && proof >= self.least
     }
 
     /// The account of a request, if its rule limits the totals of a requester.

@@ -32,10 +32,10 @@ impl JudgedRequester<'_> {
 
     /// Whether every neighbor is in one of the prefixes, with this proof.
     pub(super) fn is_via(&self, nets: &[Net], least: Proof) -> bool {
-        let neighbours = self.requester.requested_by.neighbours();
-        !neighbours.is_empty()
+        let neighbors = self.requester.requested_by.neighbors();
+        !neighbors.is_empty()
             && self.requester.proof() >= least
-            && neighbours.iter().all(|neighbour| contains(nets, neighbour.address))
+            && neighbors.iter().all(|neighbor| contains(nets, neighbor.address))
     }
 
     /// Whether any address that the request names for its requester is in one of the prefixes, proved or not. Rules that deny
@@ -46,8 +46,8 @@ impl JudgedRequester<'_> {
 
     /// Whether any neighbor is in one of the prefixes, proved or not.
     pub(super) fn passes(&self, nets: &[Net]) -> bool {
-        let mut neighbours = self.requester.requested_by.neighbours().iter();
-        neighbours.any(|neighbour| contains(nets, neighbour.address))
+        let mut neighbors = self.requester.requested_by.neighbors().iter();
+        neighbors.any(|neighbor| contains(nets, neighbor.address))
     }
 
     /// Whether the packets are of a requester that these prefixes allow. A requester chooses the filter: one for all packets
@@ -60,8 +60,8 @@ impl JudgedRequester<'_> {
         if self.speaks {
             return nets.iter().any(|net| net.covers(&filter.src) || net.covers(&filter.dst));
         }
-        self.requester.requested_by.neighbours().iter().any(|neighbour| {
-            let host = Prefix::host(neighbour.address);
+        self.requester.requested_by.neighbors().iter().any(|neighbor| {
+            let host = Prefix::host(neighbor.address);
             filter.src == host || filter.dst == host
         })
     }
@@ -70,8 +70,8 @@ impl JudgedRequester<'_> {
     pub(super) fn own_address(&self, least: Proof) -> Option<IpAddr> {
         match &self.requester.requested_by {
             RequestedBy::LocalUser(_) => self.requester.claimed,
-            RequestedBy::Neighbour(one) => (self.requester.proof() >= least).then_some(one.address),
-            RequestedBy::Unknown | RequestedBy::Neighbours(_) => None,
+            RequestedBy::Neighbor(one) => (self.requester.proof() >= least).then_some(one.address),
+            RequestedBy::Unknown | RequestedBy::Neighbors(_) => None,
         }
     }
 }

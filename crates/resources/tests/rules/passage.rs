@@ -10,7 +10,7 @@ use signalbox_core::{IfIndex, Time};
 use signalbox_resources::config::{Action, Opening, RuleConfig};
 use signalbox_resources::opening::Crossing;
 use signalbox_resources::token::Token;
-use signalbox_resources::{Config, Neighbour, Passage, PassageRequest, Proof, Requester, Resources};
+use signalbox_resources::{Config, Neighbor, Passage, PassageRequest, Proof, Requester, Resources};
 
 const INSIDE: &str = "10.0.0.1";
 const FAR: &str = "192.0.2.1";
@@ -44,8 +44,8 @@ fn open_pinhole(
     invited: bool,
 ) -> Result<Passage, String> {
     let address = requester.parse().unwrap();
-    let neighbour = Neighbour { address, ifindex: IfIndex(3), proof: Proof::Handshake };
-    let requester = Requester::neighbour(neighbour);
+    let neighbor = Neighbor { address, ifindex: IfIndex(3), proof: Proof::Handshake };
+    let requester = Requester::neighbor(neighbor);
     let lifetime = Duration::from_secs(60);
     let crossing = Crossing::default();
     let request = PassageRequest { requester: &requester, opening, crossing, pinhole, lifetime, invited };

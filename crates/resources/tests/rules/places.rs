@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use signalbox_core::IfIndex;
 use signalbox_core::traffic::TrafficSpec;
 use signalbox_resources::config::LinkConfig;
-use signalbox_resources::request::{Neighbour, Proof, RequestedBy};
+use signalbox_resources::request::{Neighbor, Proof, RequestedBy};
 use signalbox_resources::{Config, GrantRequest, Rate, Requester, Resources};
 
 use crate::support::{ETH1, NOW, admit, config, link, refusal, request_of, reserved, start};
@@ -17,11 +17,11 @@ fn host(last: u8) -> IpAddr {
 }
 
 /// A request of 8 bit/s that arrived by this neighbor, whatever address it contains.
-fn small(port: u16, neighbour: IpAddr) -> GrantRequest {
+fn small(port: u16, neighbor: IpAddr) -> GrantRequest {
     let request = request_of(port, 1);
-    let neighbour = Neighbour { address: neighbour, ifindex: IfIndex(3), proof: Proof::Link };
+    let neighbor = Neighbor { address: neighbor, ifindex: IfIndex(3), proof: Proof::Link };
     let claimed = Some(host(u8::try_from(port % 200).unwrap()));
-    let requester = Requester::new(RequestedBy::Neighbour(neighbour), None, claimed);
+    let requester = Requester::new(RequestedBy::Neighbor(neighbor), None, claimed);
     GrantRequest { requester, traffic: TrafficSpec { rate: 1, ..request.traffic }, ..request }
 }
 
@@ -30,8 +30,8 @@ fn places(limit: u32) -> Config {
     Config { links: vec![link], ..config() }
 }
 
-fn flood(resources: &mut Resources, neighbour: IpAddr, ports: core::ops::Range<u16>) -> usize {
-    ports.filter(|port| resources.admit(NOW, &small(*port, neighbour)).is_ok()).count()
+fn flood(resources: &mut Resources, neighbor: IpAddr, ports: core::ops::Range<u16>) -> usize {
+    ports.filter(|port| resources.admit(NOW, &small(*port, neighbor)).is_ok()).count()
 }
 
 /// One neighbor asks for more than all places: others still find theirs, and what is given back is free again.

@@ -12,7 +12,7 @@ use signalbox_resources::config::{Action, Day, RuleConfig};
 use signalbox_resources::token::Token;
 use signalbox_resources::units::Trusted;
 use signalbox_resources::{
-    Cause, Config, GrantRequest, Neighbour, Proof, Rate, RequestedBy, Requester, Resources,
+    Cause, Config, GrantRequest, Neighbor, Proof, Rate, RequestedBy, Requester, Resources,
 };
 
 use crate::support::*;
@@ -37,8 +37,8 @@ fn from(address: &str, request: GrantRequest) -> GrantRequest {
         if address.is_ipv4() { request.filters[0].dst } else { Prefix::host("fd00::2".parse().unwrap()) };
     let filters =
         request.filters.iter().map(|one| FlowFilter { src: Prefix::host(address), dst: to, ..*one });
-    let neighbour = Neighbour { address, ifindex: IfIndex(3), proof: Proof::Handshake };
-    GrantRequest { requester: Requester::neighbour(neighbour), filters: filters.collect(), ..request.clone() }
+    let neighbor = Neighbor { address, ifindex: IfIndex(3), proof: Proof::Handshake };
+    GrantRequest { requester: Requester::neighbor(neighbor), filters: filters.collect(), ..request.clone() }
 }
 
 fn parse<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> Vec<T> {
@@ -403,18 +403,15 @@ fn the_trusted_need_no_rule_and_others_do() {
         let request = request_of(1, 1);
         GrantRequest { requester: Requester { requested_by, ..request.requester.clone() }, ..request }
     };
-    let neighbour =
-        |address: &str, proof| Neighbour { address: address.parse().unwrap(), ifindex: IfIndex(3), proof };
+    let neighbor =
+        |address: &str, proof| Neighbor { address: address.parse().unwrap(), ifindex: IfIndex(3), proof };
     let usual = start(Config { default: Action::Deny, trusted: Trusted::usual(), ..config() });
     assert_eq!(decided(&usual, &by(RequestedBy::LocalUser(None))), Ok(None));
-    let near = || RequestedBy::Neighbour(neighbour("10.0.0.1", Proof::Link));
+    let near = || RequestedBy::Neighbor(neighbor("10.0.0.1", Proof::Link));
     for stranger in [RequestedBy::Unknown, near()] {
         assert_eq!(decided(&usual, &by(stranger)), Err(DEFAULT.to_owned()));
     }
-    assert_eq!(
-        decided(&usual, &by(RequestedBy::Neighbour(neighbour("192.0.2.1", Proof::Identity)))),
-        Ok(None)
-    );
+    assert_eq!(decided(&usual, &by(RequestedBy::Neighbor(neighbor("192.0.2.1", Proof::Identity)))), Ok(None));
 
     let trusted = parse("10.0.0.0/24");
     let configured = start(Config { default: Action::Deny, trusted, ..config() });
@@ -422,7 +419,7 @@ fn the_trusted_need_no_rule_and_others_do() {
     assert_eq!(decided(&configured, &by(RequestedBy::Unknown)), Err(DEFAULT.to_owned()));
     // A merged request is as good as the worst of its parts.
     let merged = |other: &str| {
-        by(RequestedBy::Neighbours(vec![neighbour("10.0.0.1", Proof::Link), neighbour(other, Proof::Link)]))
+        by(RequestedBy::Neighbors(vec![neighbor("10.0.0.1", Proof::Link), neighbor(other, Proof::Link)]))
     };
     assert_eq!(decided(&configured, &merged("10.0.0.2")), Ok(None));
     assert_eq!(decided(&configured, &merged("10.0.1.2")), Err(DEFAULT.to_owned()));

@@ -9,7 +9,7 @@ use signalbox_core::security::{Fingerprint, Identity};
 use signalbox_core::traffic::FlowFilter;
 use signalbox_resources::config::{Action, RuleConfig};
 use signalbox_resources::units::{Net, Trusted};
-use signalbox_resources::{Config, GrantRequest, Neighbour, Proof, Rate, RequestedBy, Requester, Resources};
+use signalbox_resources::{Config, GrantRequest, Neighbor, Proof, Rate, RequestedBy, Requester, Resources};
 
 use crate::support::*;
 
@@ -28,7 +28,7 @@ fn nets(text: &str) -> Vec<Net> {
 }
 
 fn by(address: &str, proof: Proof) -> RequestedBy {
-    RequestedBy::Neighbour(Neighbour { address: ip(address), ifindex: IfIndex(3), proof })
+    RequestedBy::Neighbor(Neighbor { address: ip(address), ifindex: IfIndex(3), proof })
 }
 
 /// A request for a flow of the office.
@@ -186,14 +186,14 @@ fn merged_requests_are_as_good_as_the_worst() {
         ..RuleConfig::new("", Action::Allow)
     };
     let resources = start(Config { default: Action::Deny, rules: vec![rule], ..config() });
-    let neighbour = |address: &str, proof| Neighbour { address: ip(address), ifindex: IfIndex(3), proof };
+    let neighbor = |address: &str, proof| Neighbor { address: ip(address), ifindex: IfIndex(3), proof };
     let merged = |other| {
-        let all = vec![neighbour(OFFICE, Proof::Link), other];
-        office_request(Requester::new(RequestedBy::Neighbours(all), None, None))
+        let all = vec![neighbor(OFFICE, Proof::Link), other];
+        office_request(Requester::new(RequestedBy::Neighbors(all), None, None))
     };
-    assert_eq!(decided(&resources, &merged(neighbour("192.0.2.8", Proof::Link))), Ok(Some(1)));
-    assert!(decided(&resources, &merged(neighbour("192.0.2.8", Proof::None))).is_err());
-    assert!(decided(&resources, &merged(neighbour(STRANGER, Proof::Identity))).is_err());
+    assert_eq!(decided(&resources, &merged(neighbor("192.0.2.8", Proof::Link))), Ok(Some(1)));
+    assert!(decided(&resources, &merged(neighbor("192.0.2.8", Proof::None))).is_err());
+    assert!(decided(&resources, &merged(neighbor(STRANGER, Proof::Identity))).is_err());
 }
 
 /// No proof is no setting, and a denial has none.

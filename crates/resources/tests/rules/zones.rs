@@ -8,7 +8,7 @@ use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{IfIndex, Time};
 use signalbox_resources::config::{Action, Opening, RuleConfig, Zones};
 use signalbox_resources::opening::Crossing;
-use signalbox_resources::{Config, Neighbour, Passage, PassageRequest, Proof, Requester, Resources};
+use signalbox_resources::{Config, Neighbor, Passage, PassageRequest, Proof, Requester, Resources};
 
 /// The interfaces, by number from 1 on. `tun0` and `wan` have no zone.
 const INTERFACES: [&str; 5] = ["lan0", "lan1", "guest", "wan", "tun0"];
@@ -64,7 +64,7 @@ fn pinhole() -> Pinhole {
 fn open(resources: &mut Resources, opening: Opening, [from, to]: [u32; 2]) -> Option<Passage> {
     let address = "10.0.0.7".parse().unwrap();
     let ifindex = IfIndex(from);
-    let requester = Requester::neighbour(Neighbour { address, ifindex, proof: Proof::Handshake });
+    let requester = Requester::neighbor(Neighbor { address, ifindex, proof: Proof::Handshake });
     let crossing = Crossing { from: ifindex, to: IfIndex(to) };
     let (pinhole, lifetime) = (pinhole(), Duration::from_secs(60));
     let request = PassageRequest {

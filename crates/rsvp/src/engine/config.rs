@@ -16,7 +16,7 @@ pub struct Config {
     /// Settings of single interfaces, by name.
     pub interfaces: BTreeMap<String, InterfaceConfig>,
     /// Refresh reduction, integrity and Hello.
-    pub neighbours: super::neighbour::Config,
+    pub neighbors: super::neighbor::Config,
     /// Keys that sign and verify messages (RFC 2747).
     pub keys: Vec<super::IntegrityKey>,
     /// *Kb*: lifetime of blockade state in refresh periods (RFC 2205 §3.5), at least 1. The RFC has no default.
@@ -54,7 +54,7 @@ impl Default for Config {
         Self {
             interface: InterfaceConfig::default(),
             interfaces: BTreeMap::new(),
-            neighbours: super::neighbour::Config::default(),
+            neighbors: super::neighbor::Config::default(),
             keys: Vec::new(),
             blockade_multiplier: 4,
             staged_rate: 1000,
@@ -85,7 +85,7 @@ pub struct InterfaceConfig {
     pub refresh: Duration,
     /// *K*: state survives the loss of K - 1 refreshes (RFC 2205 §3.7), at least 1.
     pub cleanup: u32,
-    /// Longest lifetime of state, whatever refresh period the neighbour announces. State of neighbours whose period is
+    /// Longest lifetime of state, whatever refresh period the neighbor announces. State of neighbors whose period is
     /// not longer than `refresh` never ends sooner than RFC 2205 §3.7 says.
     #[cfg_attr(feature = "serde", serde(with = "seconds"))]
     pub max_lifetime: Duration,
@@ -95,7 +95,7 @@ pub struct InterfaceConfig {
     #[cfg_attr(feature = "serde", serde(with = "seconds"))]
     pub repair_delay: Duration,
     /// Whether there are hops without RSVP behind the interface; `None`: the TTLs of messages decide (RFC 2205 §3.8).
-    /// With either value, messages may have any TTL ([`super::neighbour::Trust::distant_hops`]).
+    /// With either value, messages may have any TTL ([`super::neighbor::Trust::distant_hops`]).
     pub non_rsvp: Option<bool>,
     /// Staged refreshes after a change; `None`: the next refresh comes after the refresh period. Where messages have a
     /// MESSAGE_ID, its retransmissions (RFC 2961 §6) take the place of staged refreshes.
@@ -103,7 +103,7 @@ pub struct InterfaceConfig {
     /// TOS octet or traffic class of messages.
     pub tos: u8,
     /// Refresh reduction, integrity and Hello at the interface; `None`: as at the others.
-    pub neighbours: Option<super::neighbour::Interface>,
+    pub neighbors: Option<super::neighbor::Interface>,
 }
 
 impl Default for InterfaceConfig {
@@ -118,7 +118,7 @@ impl Default for InterfaceConfig {
             non_rsvp: None,
             staged: None,
             tos: 0xc0, // class selector 6, network control
-            neighbours: None,
+            neighbors: None,
         }
     }
 }
@@ -206,12 +206,12 @@ impl Config {
             if let Some((own, problem)) = one.staged.and_then(|own| own.problem()) {
                 return fault(format!("{field}.{own}"), problem);
             }
-            if let Some((own, problem)) = one.neighbours.and_then(|own| own.problem()) {
+            if let Some((own, problem)) = one.neighbors.and_then(|own| own.problem()) {
                 return fault(format!("{field}.{own}"), problem);
             }
         }
-        if let Some((own, problem)) = self.neighbours.interface.problem() {
-            return fault(format!("neighbours.{own}"), problem);
+        if let Some((own, problem)) = self.neighbors.interface.problem() {
+            return fault(format!("neighbors.{own}"), problem);
         }
         if let Some((at, problem)) = super::keyring::problem(&self.keys) {
             return fault(format!("keys.{at}"), problem);

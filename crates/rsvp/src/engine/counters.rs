@@ -76,7 +76,7 @@ signalbox_core::counters! {
         /// Senders whose route changed; their Paths were sent after the repair delay.
         repairs: u64 => ROUTE_EVENTS { event: "repaired" },
         /// Paths sent whole, because another router may have the place of the next hop.
-        neighbours_followed: u64 => ROUTE_EVENTS { event: "neighbor_moved" },
+        neighbors_followed: u64 => ROUTE_EVENTS { event: "neighbor_moved" },
         /// DREQs to which this node added its response.
         dreqs_taken: u64 => MESSAGES_RECEIVED { type: "dreq" },
         /// DREQs forwarded towards the sender about which they ask.

@@ -2,8 +2,8 @@
 //!
 //! It leaves the last Path of each sender, as its previous hop sent it. The successor handles it like a Path that arrives
 //! now. Its own Paths then have another handle in their RSVP_HOP, so that each next hop sends a Resv at once (RFC 2205 §3.7:
-//! state changes are sent at once; RFC 2209, PATH MESSAGE ARRIVES). That needs no extension of RSVP at any neighbour.
-//! Reservations are not handed over: only the next hop can refresh them. State that the neighbours have
+//! state changes are sent at once; RFC 2209, PATH MESSAGE ARRIVES). That needs no extension of RSVP at any neighbor.
+//! Reservations are not handed over: only the next hop can refresh them. State that the neighbors have
 //! torn down meanwhile expires at the time when it would have expired without the restart.
 
 use signalbox_core::handover::Entries;
@@ -11,7 +11,7 @@ use signalbox_core::{IfIndex, Time};
 use signalbox_wire::Reader;
 
 use super::interfaces::Iface;
-use super::neighbour::Incoming;
+use super::neighbor::Incoming;
 use super::output::carry;
 use super::path::{E_POLICE, LOCAL, LOCAL_ONLY, NON_RSVP, Sender};
 use super::{Admission, Rsvp};
@@ -82,7 +82,7 @@ impl Rsvp {
         (!self.inherited.is_empty()).then_some(self.now)
     }
 
-    /// Handles a Path that arrived at the predecessor. A neighbour may have refreshed the state meanwhile: what is there is
+    /// Handles a Path that arrived at the predecessor. A neighbor may have refreshed the state meanwhile: what is there is
     /// newer.
     fn restore_path(&mut self, entry: &[u8], resources: &mut dyn Admission) -> Option<()> {
         let mut r = Reader::new(entry);
@@ -101,7 +101,7 @@ impl Rsvp {
         let (src, dst) = (sender.src, session.dest);
         let packet = IpReceived { src, dst, ifindex, ttl, tos: 0, router_alert: true, payload };
         let mut incoming = Incoming::none(packet);
-        (incoming.message, incoming.neighbour) = (message, hop.addr);
+        (incoming.message, incoming.neighbor) = (message, hop.addr);
         self.counters.paths_restored += u64::from(self.on_path(&incoming, iface, resources).is_some());
         Some(())
     }

@@ -292,7 +292,7 @@ impl Interfaces {
         self.get(iface).map_or(3, |known| known.config.cleanup)
     }
 
-    /// Lifetime of state that a neighbour at an interface refreshes every `period_ms`. A neighbour cannot hold state
+    /// Lifetime of state that a neighbor at an interface refreshes every `period_ms`. A neighbor cannot hold state
     /// for longer than the limit of the interface, or than the interface's own refresh period, or slow one, needs.
     pub(crate) fn lifetime(&self, iface: Iface, period_ms: u32) -> Duration {
         let Some(known) = self.get(iface) else { return lifetime(3, period_ms) };
@@ -310,7 +310,7 @@ impl Interfaces {
     }
 }
 
-/// Lifetime of state that a neighbour refreshes every `period_ms`: (K + 0.5) · 1.5 · R (RFC 2205 §3.7), at most 100
+/// Lifetime of state that a neighbor refreshes every `period_ms`: (K + 0.5) · 1.5 · R (RFC 2205 §3.7), at most 100
 /// days.
 fn lifetime(cleanup: u32, period_ms: u32) -> Duration {
     let us = (u64::from(cleanup) * 2 + 1).saturating_mul(u64::from(period_ms) * 750);

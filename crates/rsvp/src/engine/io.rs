@@ -32,11 +32,11 @@ pub enum Input<'a> {
     },
     /// Routes to these destinations may have changed.
     RouteChanged(Prefix),
-    /// Another router may have the place of this neighbour, at the same address of the same link.
-    NeighbourMoved {
+    /// Another router may have the place of this neighbor, at the same address of the same link.
+    NeighborMoved {
         /// The link.
         ifindex: IfIndex,
-        /// Address of the neighbour.
+        /// Address of the neighbor.
         address: IpAddr,
     },
     /// The kernel's multicast route: the answer to [`Output::MulticastLookup`], given again after each change.
@@ -160,11 +160,11 @@ pub enum Command {
         /// The source of the data; `None`: all senders of the session.
         source: Option<IpAddr>,
     },
-    /// Forgets what is known of a neighbour, for an administrator: it gets whole messages, as a new one. State that it sent, and what
+    /// Forgets what is known of a neighbor, for an administrator: it gets whole messages, as a new one. State that it sent, and what
     /// is reserved, stays. It needs no registered session.
-    ForgetNeighbour {
+    ForgetNeighbor {
         /// Its address.
-        neighbour: IpAddr,
+        neighbor: IpAddr,
         /// Its interface; `None`: all.
         ifindex: Option<IfIndex>,
     },
@@ -321,8 +321,8 @@ pub enum RsvpEvent {
         /// There are more: the command ends a part of them.
         more: bool,
     },
-    /// The answer to [`Command::ForgetNeighbour`].
-    NeighbourForgotten {
+    /// The answer to [`Command::ForgetNeighbor`].
+    NeighborForgotten {
         /// The number of interfaces where it was known.
         interfaces: u32,
     },

@@ -10,7 +10,7 @@ pub use signalbox_resources::Secret;
 
 use super::Rsvp;
 use super::config::ConfigError;
-use super::neighbour::{Algorithm, KeyConfig, KeyUse};
+use super::neighbor::{Algorithm, KeyConfig, KeyUse};
 
 /// A key for INTEGRITY (RFC 2747).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,9 +27,9 @@ pub struct Key {
     pub usage: KeyUse,
     /// The interface; `None`: all interfaces.
     pub interface: Option<String>,
-    /// The neighbour: destination of messages that are sent, RSVP_HOP of messages that are received; `None`: all
-    /// neighbours.
-    pub neighbour: Option<IpAddr>,
+    /// The neighbor: destination of messages that are sent, RSVP_HOP of messages that are received; `None`: all
+    /// neighbors.
+    pub neighbor: Option<IpAddr>,
     /// KeyStartValid: seconds since 1970.
     pub from: u64,
     /// KeyEndValid: seconds since 1970; `None`: the key does not expire.
@@ -50,7 +50,7 @@ pub(super) fn problem(keys: &[Key]) -> Option<(usize, &'static str)> {
             Some(octets) if octets.len() > LONGEST => "secret: over 1024 octets",
             _ if key.until.is_some_and(|until| until < key.from) => "until: before from",
             _ => {
-                let place = |usage| (key.id, key.interface.clone(), key.neighbour, usage);
+                let place = |usage| (key.id, key.interface.clone(), key.neighbor, usage);
                 let sends = key.usage == KeyUse::Receive || seen.insert(place(true));
                 let receives = key.usage == KeyUse::Send || seen.insert(place(false));
                 if sends && receives {
@@ -73,24 +73,24 @@ impl Rsvp {
             return Err(ConfigError { field: format!("keys.{at}"), problem });
         }
         self.config.keys = keys;
-        self.settle_neighbours();
+        self.settle_neighbors();
         Ok(())
     }
 
-    /// Gives the neighbour layer its settings and keys for the present interfaces.
-    pub(super) fn settle_neighbours(&mut self) {
+    /// Gives the neighbor layer its settings and keys for the present interfaces.
+    pub(super) fn settle_neighbors(&mut self) {
         let named = self.interfaces.all().filter_map(|known| {
             // The setting says what TTLs do not.
             let distant = known.config.non_rsvp.is_some();
-            if known.config.neighbours.is_none() && !distant {
+            if known.config.neighbors.is_none() && !distant {
                 return None;
             }
-            let mut own = known.config.neighbours.unwrap_or(self.config.neighbours.interface);
+            let mut own = known.config.neighbors.unwrap_or(self.config.neighbors.interface);
             own.trust.distant_hops |= distant;
             Some((known.ifindex, own))
         });
         for (ifindex, own) in named {
-            self.neighbours.set_interface(ifindex, own);
+            self.neighbors.set_interface(ifindex, own);
         }
         let seconds = |seconds: u64| Time::ZERO + Duration::from_secs(seconds.min(1 << 40));
         let keys = self.config.keys.iter().filter_map(|key| {
@@ -105,14 +105,14 @@ impl Rsvp {
                 secret: key.secret.octets()?.to_vec(),
                 usage: key.usage,
                 interface,
-                neighbour: key.neighbour,
+                neighbor: key.neighbor,
                 from: seconds(key.from),
                 until: key.until.map(seconds),
             })
         });
         let keys: Vec<_> = keys.collect();
         // The keys were checked when the engine was created.
-        let _ = self.neighbours.set_keys(&keys);
+        let _ = self.neighbors.set_keys(&keys);
     }
 }
 
@@ -127,7 +127,7 @@ mod tests {
             secret: Secret::new(secret),
             usage: KeyUse::Both,
             interface: None,
-            neighbour: None,
+            neighbor: None,
             from: 0,
             until: None,
         }

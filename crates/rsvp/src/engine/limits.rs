@@ -20,7 +20,7 @@ impl Config {
         for (name, own) in &mut self.interfaces {
             own.max_lifetime = new.of_interface(name).max_lifetime;
         }
-        self.neighbours.take_limits(&new.neighbours);
+        self.neighbors.take_limits(&new.neighbors);
     }
 }
 
@@ -40,7 +40,7 @@ impl Rsvp {
         self.output.set_limits(now, &config);
         self.diagnostics.set_limits(now, &config);
         self.interfaces.set_lifetimes(&config);
-        self.neighbours.set_limits(&config.neighbours);
+        self.neighbors.set_limits(&config.neighbors);
         self.config = config;
         Ok(())
     }

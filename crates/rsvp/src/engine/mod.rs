@@ -12,7 +12,7 @@
 //! room whose rule they carry out.
 //!
 //! * `session`: sessions. `path`: path state. `reservation`: reservations and their grants. `merging`: what goes upstream for them.
-//! * `output`: messages that leave. `message_ids`: state with MESSAGE_IDs (RFC 2961); `neighbour` is the layer below.
+//! * `output`: messages that leave. `message_ids`: state with MESSAGE_IDs (RFC 2961); `neighbor` is the layer below.
 //! * `routes`: the ways of data. `local`: applications of this node. `diagnostic`: diagnostic messages (RFC 2745).
 //! * `shared`: values that records share. `carried`: POLICY_DATA and unknown objects.
 //! * `timers` does what is due. `ahead` reads records of many sessions before they are used. `packet` is a packet of IP protocol 46.
@@ -33,7 +33,7 @@ mod limits;
 mod local;
 mod merging;
 mod message_ids;
-pub mod neighbour;
+pub mod neighbor;
 mod outbox;
 mod output;
 mod packet;
@@ -67,7 +67,7 @@ use interfaces::Interfaces;
 use local::Clients;
 use merging::Merging;
 use message_ids::MessageIds;
-use neighbour::Neighbours;
+use neighbor::Neighbors;
 use outbox::Outbox;
 use output::{Hashers, Sending};
 use path::Senders;
@@ -102,7 +102,7 @@ pub struct Rsvp {
     merging: Merging,
     output: Sending,
     message_ids: MessageIds,
-    neighbours: Neighbours,
+    neighbors: Neighbors,
     routes: Routes,
     clients: Clients,
     diagnostics: Diagnostics,
@@ -131,7 +131,7 @@ impl Rsvp {
             closing: KeyedHasher::new(&mut rng),
         };
         let diagnostics = Diagnostics::new(&config, KeyedHasher::new(&mut rng));
-        let neighbours = Neighbours::new(config.neighbours.clone(), rng.fork());
+        let neighbors = Neighbors::new(config.neighbors.clone(), rng.fork());
         let sent = config.max_senders.saturating_add(config.max_reservations);
         let message_ids = MessageIds::new(sent, || KeyedHasher::new(&mut rng));
         Ok(Self {
@@ -148,7 +148,7 @@ impl Rsvp {
             merging: Merging::default(),
             output: Sending::new(&config, sending, rng),
             message_ids,
-            neighbours,
+            neighbors,
             routes: Routes::default(),
             clients: Clients::default(),
             diagnostics,
@@ -161,7 +161,7 @@ impl Rsvp {
     /// Takes one input at `now`, which never runs backwards. Drain [`Rsvp::poll`] afterwards.
     pub fn handle(&mut self, now: Time, input: Input<'_>, resources: &mut dyn Admission) {
         self.now = self.now.max(now);
-        self.neighbours.advance(self.now);
+        self.neighbors.advance(self.now);
         self.branches.forget_told();
         self.out.recycle();
         self.advertise_in_time(resources);
@@ -184,7 +184,7 @@ impl Rsvp {
                 self.on_route_changed(prefix);
                 self.run_route_checks();
             }
-            Input::NeighbourMoved { ifindex, address } => self.on_neighbour_moved(ifindex, address),
+            Input::NeighborMoved { ifindex, address } => self.on_neighbor_moved(ifindex, address),
             Input::Multicast { group, source, iif, oifs } => {
                 self.on_multicast(group, source, iif, oifs);
             }
@@ -206,9 +206,9 @@ impl Rsvp {
             self.apply_reserve(id, resources);
         }
         self.follow_trees(resources);
-        self.neighbours.tick(most);
+        self.neighbors.tick(most);
         self.run_timers(most, resources);
-        self.serve_neighbours();
+        self.serve_neighbors();
         self.send_to_lost();
         while let Some(id) = self.clients.next_to_renew() {
             self.apply_reserve(id, resources);
@@ -218,19 +218,19 @@ impl Rsvp {
 
     /// The next output, if any; its octets are valid until the next call.
     pub fn poll(&mut self) -> Option<Output<'_>> {
-        if self.out.is_empty() { self.neighbours.poll().map(Output::Send) } else { self.out.poll() }
+        if self.out.is_empty() { self.neighbors.poll().map(Output::Send) } else { self.out.poll() }
     }
 
     /// Whether [`Rsvp::poll`] has an output.
     pub fn has_output(&mut self) -> bool {
-        !self.out.is_empty() || self.neighbours.has_output()
+        !self.out.is_empty() || self.neighbors.has_output()
     }
 
     /// Time when [`Input::Timer`] is due; `None`: nothing waits. It may be earlier than necessary.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         let walk = (!self.routes.is_idle()).then_some(self.now);
-        let neighbours = self.neighbours.next_deadline();
+        let neighbors = self.neighbors.next_deadline();
         let lost = self.next_to_lost();
         let inherited = self.next_inherited();
         [
@@ -239,7 +239,7 @@ impl Rsvp {
             self.senders.next_deadline(),
             self.branches.next_deadline(),
             self.output.next_deadline(),
-            neighbours,
+            neighbors,
             walk,
         ]
         .into_iter()
@@ -272,7 +272,7 @@ impl Rsvp {
         self.branches.len()
     }
 
-    /// Whether all tables are empty: shared neighbours, addresses, ADSPECs, MESSAGE_IDs, tears, indexes. For tests.
+    /// Whether all tables are empty: shared neighbors, addresses, ADSPECs, MESSAGE_IDs, tears, indexes. For tests.
     #[doc(hidden)]
     #[must_use]
     pub fn holds_nothing(&self) -> bool {
@@ -299,16 +299,16 @@ impl Rsvp {
         &self.counters
     }
 
-    /// The neighbour layer: refresh reduction, integrity and Hello with their settings, keys and counters.
+    /// The neighbor layer: refresh reduction, integrity and Hello with their settings, keys and counters.
     #[must_use]
-    pub const fn neighbours(&self) -> &Neighbours {
-        &self.neighbours
+    pub const fn neighbors(&self) -> &Neighbors {
+        &self.neighbors
     }
 
     /// The wall clock was corrected: microseconds since 1970 at [`Time::ZERO`]. The lifetimes of keys follow it.
     pub fn set_wall_clock(&mut self, wall_clock_us: u64) {
         self.config.wall_clock_us = wall_clock_us;
-        self.neighbours.set_wall_clock(wall_clock_us);
+        self.neighbors.set_wall_clock(wall_clock_us);
     }
 
     /// The settings.

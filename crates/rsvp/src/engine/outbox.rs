@@ -7,7 +7,7 @@ use signalbox_core::IfIndex;
 use signalbox_core::node::RouteQuery;
 
 use super::io::{Output, RsvpEvent};
-use super::neighbour;
+use super::neighbor;
 use crate::engine::packet::IpTransmit;
 
 /// The addressing of a packet.
@@ -28,11 +28,11 @@ pub(crate) struct Envelope {
 }
 
 impl Envelope {
-    /// The same for the neighbour layer, which knows the interface.
-    pub(crate) const fn at(self, ifindex: IfIndex) -> neighbour::Envelope {
+    /// The same for the neighbor layer, which knows the interface.
+    pub(crate) const fn at(self, ifindex: IfIndex) -> neighbor::Envelope {
         let Self { src, dst, routed, ttl, tos, router_alert, towards, gateway, .. } = self;
         let through = towards != 0;
-        neighbour::Envelope { src, dst, ifindex, routed, ttl, tos, router_alert, towards, through, gateway }
+        neighbor::Envelope { src, dst, ifindex, routed, ttl, tos, router_alert, towards, through, gateway }
     }
 }
 

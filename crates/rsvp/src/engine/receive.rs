@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use super::interfaces::{Iface, InterfaceState};
 use super::message_ids::{Keys, ReceivedState};
-use super::neighbour::{Arrival, Arrivals, Incoming, Verdict};
+use super::neighbor::{Arrival, Arrivals, Incoming, Verdict};
 use super::outbox::Envelope;
 use super::{Admission, Rsvp};
 use crate::engine::packet::IpReceived;
@@ -33,7 +33,7 @@ impl Rsvp {
             };
         }
         let mut incoming = Incoming::none(*packet);
-        let mut arrivals = self.neighbours.receive(&mut incoming);
+        let mut arrivals = self.neighbors.receive(&mut incoming);
         self.take_arrivals(packet, &mut arrivals, iface, resources);
     }
 
@@ -46,7 +46,7 @@ impl Rsvp {
         resources: &mut dyn Admission,
     ) {
         self.message_ids.received.begin_packet();
-        while let Some(arrival) = self.neighbours.next(arrivals) {
+        while let Some(arrival) = self.neighbors.next(arrivals) {
             match arrival {
                 Arrival::Message => self.on_message(arrivals.message(), iface, resources),
                 Arrival::Refreshed { tags } => self.refresh_by_ids(&tags),
@@ -58,7 +58,7 @@ impl Rsvp {
 
     fn on_message(&mut self, incoming: &Incoming<'_>, iface: Iface, resources: &mut dyn Admission) {
         let message = &incoming.message;
-        tracing::trace!(kind = %message.kind, peer = %incoming.neighbour, "message received");
+        tracing::trace!(kind = %message.kind, peer = %incoming.neighbor, "message received");
         if matches!(message.kind, MessageType::DREQ | MessageType::DREP) {
             return self.on_diagnostic(incoming, iface);
         }
@@ -67,7 +67,7 @@ impl Rsvp {
             message.kind == MessageType::PATH_ERR && self.interfaces.is_local(incoming.packet.src);
         if own_error || message.hop.is_some_and(|hop| self.interfaces.is_local(hop.addr)) {
             self.counters.own += 1;
-            tracing::debug!(kind = %message.kind, peer = %incoming.neighbour, reason = "sent by this node", "message dropped");
+            tracing::debug!(kind = %message.kind, peer = %incoming.neighbor, reason = "sent by this node", "message dropped");
             return;
         }
         if message.refusal.is_none() && matches!(message.kind, MessageType::PATH | MessageType::RESV) {
@@ -82,7 +82,7 @@ impl Rsvp {
         let tears = matches!(message.kind, MessageType::PATH_TEAR | MessageType::RESV_TEAR);
         let known = if tears && message.message_id.is_some() { self.known_by(message, iface) } else { None };
         let stored = known.and_then(|what| self.message_ids.received.handle_of(&what));
-        if self.neighbours.judge(incoming, stored) == Verdict::OutOfOrder {
+        if self.neighbors.judge(incoming, stored) == Verdict::OutOfOrder {
             return;
         }
         match message.kind {
@@ -99,7 +99,7 @@ impl Rsvp {
             MessageType::RESV_CONF => self.on_resv_conf(&incoming.packet, message, iface),
             kind => {
                 self.counters.unsupported += 1;
-                tracing::debug!(%kind, peer = %incoming.neighbour, reason = "message type not supported", "message dropped");
+                tracing::debug!(%kind, peer = %incoming.neighbor, reason = "message type not supported", "message dropped");
             }
         }
     }
@@ -113,7 +113,7 @@ impl Rsvp {
         let named = message.message_id.is_some();
         let known = if named { self.known_by(message, iface) } else { None };
         let stored = known.as_ref().and_then(|what| self.message_ids.received.handle_of(what));
-        match (self.neighbours.judge(incoming, stored), known) {
+        match (self.neighbors.judge(incoming, stored), known) {
             (Verdict::OutOfOrder, _) => return,
             (Verdict::Refresh, Some(_)) if stored.is_some() => return self.refresh_received(stored),
             _ => {}
@@ -143,7 +143,7 @@ impl Rsvp {
     /// Whether messages about state at `at` may come by `iface`: by the same interface, or by any if hops without RSVP
     /// lie between (RFC 2205 §3.3).
     pub(super) fn may_come_by(&self, at: Iface, iface: Iface) -> bool {
-        let trust = |known: &InterfaceState| self.neighbours.config().of(known.ifindex).trust;
+        let trust = |known: &InterfaceState| self.neighbors.config().of(known.ifindex).trust;
         at == iface || self.interfaces.get(at).is_some_and(|known| trust(known).distant_hops)
     }
 

@@ -11,7 +11,7 @@ use signalbox_resources::intserv::TSpec;
 
 use super::Rsvp;
 use super::interfaces::{Iface, InterfaceState};
-use super::neighbour::Traffic;
+use super::neighbor::Traffic;
 use super::path::{LOCAL, NON_RSVP, PATH, RESV, Sender, policy_in};
 use super::reservation::{Branch, Request};
 use super::session::{self, Blocked, NONE, is_application};
@@ -148,8 +148,8 @@ pub struct InterfaceView<'a> {
     pub signs: bool,
     /// Messages without INTEGRITY are dropped.
     pub requires_signature: bool,
-    /// Number of neighbours.
-    pub neighbours: usize,
+    /// Number of neighbors.
+    pub neighbors: usize,
     /// Messages by type.
     pub traffic: Traffic,
 }
@@ -163,7 +163,7 @@ impl Rsvp {
     }
 
     fn interface_view<'a>(&self, known: &'a InterfaceState) -> InterfaceView<'a> {
-        let settings = self.neighbours.config().of(known.ifindex);
+        let settings = self.neighbors.config().of(known.ifindex);
         let (refresh, announced) = known.periods();
         let reduction = settings.reduction;
         InterfaceView {
@@ -178,8 +178,8 @@ impl Rsvp {
             hello: settings.hello.map(|hello| hello.interval),
             signs: settings.integrity.sending,
             requires_signature: settings.integrity.receiving,
-            neighbours: self.neighbours.count_at(known.ifindex),
-            traffic: self.neighbours.traffic(known.ifindex),
+            neighbors: self.neighbors.count_at(known.ifindex),
+            traffic: self.neighbors.traffic(known.ifindex),
         }
     }
 
@@ -190,7 +190,7 @@ impl Rsvp {
             Table::new("sessions", self.sessions.len(), self.sessions.limit()),
             Table::new("senders", self.senders.len(), self.senders.limit()),
             Table::new("reservations", self.branches.len(), self.branches.limit()),
-            self.neighbours.table(),
+            self.neighbors.table(),
         ]
     }
 

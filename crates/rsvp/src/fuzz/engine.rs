@@ -1,4 +1,4 @@
-//! A node with state that receives any octets from its neighbours at any time.
+//! A node with state that receives any octets from its neighbors at any time.
 
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
@@ -63,7 +63,7 @@ fn diagnosis(number: u8, interface: u8, handle: u32) -> (Vec<u8>, IpAddr) {
     (octets, asked.last_hop)
 }
 
-/// A message of a neighbour at an interface, and its destination.
+/// A message of a neighbor at an interface, and its destination.
 fn template(number: u8, interface: u8, handle: u32) -> (Vec<u8>, IpAddr) {
     let session = session(number & 1 != 0);
     if number & 0x18 == 0x18 {
@@ -140,7 +140,7 @@ impl Node {
     fn new(reduction: bool) -> Option<Self> {
         let [max_senders, max_sessions, max_reservations] = SETTINGS;
         let mut config = Config { max_senders, max_sessions, max_reservations, ..Config::default() };
-        config.neighbours.interface.reduction.reliable = reduction;
+        config.neighbors.interface.reduction.reliable = reduction;
         let links = signalbox_resources::Config::of_link("*", Rate(CAPACITY));
         let mut node = Self {
             rsvp: Rsvp::new(config, [1; 32]).ok()?,
@@ -245,7 +245,7 @@ impl Node {
     }
 }
 
-/// A node with path and reservation state handles all messages of its neighbours and stays within its limits. Input:
+/// A node with path and reservation state handles all messages of its neighbors and stays within its limits. Input:
 /// the first octet selects the node's settings. Then packets follow: an octet with the interface (low two bits),
 /// whether time passes (next bit; the next octet is how much) and the template of the message (the rest; from 24 on
 /// DREQs; 31: none, the next octet is the number of octets to use), and an octet with the number of changes (low three

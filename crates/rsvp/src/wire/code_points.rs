@@ -25,13 +25,13 @@ code_points! {
         DREQ = 8, "DREQ";
         /// A diagnostic reply (RFC 2745).
         DREP = 9, "DREP";
-        /// Several messages to one neighbour (RFC 2961 §3).
+        /// Several messages to one neighbor (RFC 2961 §3).
         BUNDLE = 12, "Bundle";
         /// Acknowledgments alone (RFC 2961 §4.4).
         ACK = 13, "Ack";
         /// Summary refresh (RFC 2961 §5.2).
         SREFRESH = 15, "Srefresh";
-        /// Hello: checks whether the neighbour is up (RFC 3209 §5.1).
+        /// Hello: checks whether the neighbor is up (RFC 3209 §5.1).
         HELLO = 20, "Hello";
         /// Integrity Challenge (RFC 2747 §4.3, number of RFC 3097).
         INTEGRITY_CHALLENGE = 25, "Integrity Challenge";
@@ -73,7 +73,7 @@ code_points! {
         POLICY_DATA = 14, "POLICY_DATA";
         /// The receiver that requests a confirmation.
         RESV_CONFIRM = 15, "RESV_CONFIRM";
-        /// Neighbour instances (RFC 3209 §5.2).
+        /// Neighbor instances (RFC 3209 §5.2).
         HELLO = 22, "HELLO";
         /// Identifier of a message (RFC 2961 §4.2).
         MESSAGE_ID = 23, "MESSAGE_ID";

@@ -61,14 +61,14 @@ impl Challenge {
     }
 }
 
-/// HELLO (RFC 3209 §5.2): the instances of two neighbours.
+/// HELLO (RFC 3209 §5.2): the instances of two neighbors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Hello {
     /// HELLO ACK; else HELLO REQUEST.
     pub ack: bool,
-    /// The sender's instance towards this neighbour.
+    /// The sender's instance towards this neighbor.
     pub src_instance: u32,
-    /// The last instance received from the neighbour; 0: none.
+    /// The last instance received from the neighbor; 0: none.
     pub dst_instance: u32,
 }
 

@@ -1,4 +1,4 @@
-//! A node stays within its limits whatever its neighbours send: the body of the fuzz target, with its corpus and at
+//! A node stays within its limits whatever its neighbors send: the body of the fuzz target, with its corpus and at
 //! random.
 
 use std::fs;

@@ -137,7 +137,7 @@ fn apply(rig: &mut Rig, step: &Step) {
                 2,
                 *in_place,
             );
-            rig.neighbourly(*iif, at(*iif, 9), &octets);
+            rig.neighborly(*iif, at(*iif, 9), &octets);
         }
         Step::Route { oif } => drop(rig.route("10.9.0.0", 24, *oif)),
         Step::Tree { sender, iif, oifs } => drop(rig.tree(group(), *sender, *iif, oifs)),
@@ -190,7 +190,7 @@ proptest! {
         let staged = staged.then_some(stages);
         let interface = InterfaceConfig { staged, ..InterfaceConfig::default() };
         let config = Config { interface, ..Config::default() };
-        let mut rig = if named { Rig::with_neighbours(config, "10mbit") } else { Rig::with(config) };
+        let mut rig = if named { Rig::with_neighbors(config, "10mbit") } else { Rig::with(config) };
         for step in &steps {
             apply(&mut rig, step);
             check(&rig);
@@ -201,6 +201,6 @@ proptest! {
         rig.wait(Duration::from_secs(400));
         let left = (rig.rsvp.sessions(), rig.rsvp.senders(), rig.rsvp.reservations(), rig.reservations());
         prop_assert_eq!(left, (0, 0, 0, 0));
-        prop_assert!(rig.rsvp.holds_nothing(), "neighbours, addresses or names are still there");
+        prop_assert!(rig.rsvp.holds_nothing(), "neighbors, addresses or names are still there");
     }
 }

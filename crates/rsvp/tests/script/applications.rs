@@ -114,7 +114,7 @@ fn an_error_reaches_each_application() {
     rig.command(1, ff(4.0, false));
     rig.command(2, ff(2.0, false));
     let failed = Resv { session: here(), ..Resv::ff(&[(load(4.0 * B), 1)]) };
-    rig.neighbourly(1, at(1, 9), &failed.error_octets(1, ErrorCode::PREEMPTED, 3, true));
+    rig.neighborly(1, at(1, 9), &failed.error_octets(1, ErrorCode::PREEMPTED, 3, true));
     for (id, flags) in [(1, ErrorFlags::IN_PLACE), (2, ErrorFlags::IN_PLACE.with(ErrorFlags::NOT_GUILTY))] {
         let error = ErrorSpec { node: addr("10.7.7.7"), flags, code: ErrorCode::PREEMPTED, value: 3 };
         let expected = RsvpEvent::ResvError {
@@ -136,7 +136,7 @@ fn each_application_is_blockaded_by_itself() {
     rig.command(1, ff(4.0, false));
     rig.command(2, ff(2.0, false));
     let failed = Resv { session: here(), ..Resv::ff(&[(load(4.0 * B), 1)]) };
-    let sent = rig.neighbourly(1, at(1, 9), &failed.error_octets(1, ErrorCode::ADMISSION, 2, true));
+    let sent = rig.neighborly(1, at(1, 9), &failed.error_octets(1, ErrorCode::ADMISSION, 2, true));
     assert_eq!(one_to(&sent, MessageType::RESV, at(1, 9)).rates(), [(2.0 * B, 1)]);
     assert!(matches!(&rig.take_events(1)[..], [RsvpEvent::ResvError { .. }]));
     assert_eq!(rig.take_events(2), [], "it is not to blame");
@@ -236,7 +236,7 @@ fn an_application_may_ignore_that_there_is_no_path() {
     let mut rig = two();
     rig.command(1, ff(4.0, false));
     let resv = Resv { session: here(), ..Resv::ff(&[(load(4.0 * B), 1)]) };
-    rig.neighbourly(1, at(1, 9), &resv.error_octets(1, ErrorCode::NO_PATH, 0, false));
+    rig.neighborly(1, at(1, 9), &resv.error_octets(1, ErrorCode::NO_PATH, 0, false));
     let events = rig.take_events(1);
     let [RsvpEvent::ResvError { error, .. }] = &events[..] else { panic!("{events:?}") };
     assert_eq!(error.code, ErrorCode::NO_PATH);

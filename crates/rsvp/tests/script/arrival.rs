@@ -122,14 +122,14 @@ fn checks_have_an_order() {
     assert_eq!(rig.rsvp.counters().missing_object, 1);
     // An unsigned message with conflicting ports is not answered.
     let mut config = Config::default();
-    config.neighbours.interface.reduction.reliable = false;
+    config.neighbors.interface.reduction.reliable = false;
     let portless = Session { port: 0, ..session() };
     let filter =
         signalbox_rsvp::wire::Filter { selector: signalbox_rsvp::wire::Selector::Port(0), ..sender(1) };
     let conflicting = Path { session: portless, sender: filter, ..Path::new() };
     for (receiving, answers) in [(false, 1), (true, 0)] {
-        config.neighbours.interface.integrity.receiving = receiving;
-        let mut rig = Rig::with_neighbours(config.clone(), "10mbit");
+        config.neighbors.interface.integrity.receiving = receiving;
+        let mut rig = Rig::with_neighbors(config.clone(), "10mbit");
         if receiving {
             assert_eq!(kinds(&rig.path(&Path::new())), []);
             assert_eq!(rig.rsvp.sessions(), 0);
@@ -212,7 +212,7 @@ fn nodes_without_rsvp_lie_between() {
 
 /// RSVP-3.3-03: a message that is addressed to this node needs no Router Alert.
 #[test]
-fn neighbours_need_no_alert() {
+fn neighbors_need_no_alert() {
     let mut rig = Rig::new();
     rig.path(&Path::new());
     let mut give = |src: IpAddr, ifindex: u32, octets: &[u8]| {

@@ -24,7 +24,7 @@ fn figure_12() {
     rig.resv(&large);
     rig.resv(&Resv::wf(load(2.0 * B)).from(4, 9, group()));
     let error = large.error_octets(1, ErrorCode::ADMISSION, 2, true);
-    let sent = rig.neighbourly(1, at(1, 9), &error);
+    let sent = rig.neighborly(1, at(1, 9), &error);
     let resv = one_to(&sent, MessageType::RESV, at(1, 9));
     assert_eq!(resv.rates(), [(2.0 * B, 0)]);
     // With InPlace next hops with smaller requests get no error.
@@ -45,7 +45,7 @@ fn requests_of_both_sides_and_the_blockade_are_shown() {
     let large = Resv::wf(load(4.0 * B)).from(3, 9, group());
     rig.resv(&large);
     rig.resv(&Resv::wf(load(2.0 * B)).from(4, 9, group()));
-    rig.neighbourly(1, at(1, 9), &large.error_octets(1, ErrorCode::ADMISSION, 2, true));
+    rig.neighborly(1, at(1, 9), &large.error_octets(1, ErrorCode::ADMISSION, 2, true));
     let view = rig.rsvp.view().next().unwrap();
     let [blockade] = view.blockades.as_slice() else { panic!("{:?}", view.blockades) };
     assert_eq!((blockade.previous_hop, blockade.flowspec), (Some(at(1, 9)), load(4.0 * B)));
@@ -79,7 +79,7 @@ fn when_all_is_blockaded_the_least_goes_at_the_next_refresh() {
     rig.resv(&large);
     rig.resv(&Resv::wf(load(3.0 * B)).from(4, 9, group()));
     let failed = Resv::wf(load(3.0 * B)).from(3, 9, group());
-    let sent = rig.neighbourly(1, at(1, 9), &failed.error_octets(1, ErrorCode::ADMISSION, 2, false));
+    let sent = rig.neighborly(1, at(1, 9), &failed.error_octets(1, ErrorCode::ADMISSION, 2, false));
     assert_eq!(all(&sent, MessageType::RESV).len(), 0);
     assert_eq!(all(&sent, MessageType::RESV_ERR).len(), 2);
     let sent = rig.wait(Duration::from_secs(45));
@@ -94,7 +94,7 @@ fn a_blockade_ends() {
     let large = Resv::wf(load(4.0 * B)).from(3, 9, group());
     rig.resv(&large);
     rig.resv(&Resv::wf(load(2.0 * B)).from(4, 9, group()));
-    rig.neighbourly(1, at(1, 9), &large.error_octets(1, ErrorCode::ADMISSION, 2, true));
+    rig.neighborly(1, at(1, 9), &large.error_octets(1, ErrorCode::ADMISSION, 2, true));
     let (mut small, mut big) = (0, 0);
     for second in (0..180).step_by(10) {
         let sent = rig.wait(Duration::from_secs(10));
@@ -123,7 +123,7 @@ fn other_errors_leave_no_blockade() {
     let large = Resv::wf(load(4.0 * B)).from(3, 9, group());
     rig.resv(&large);
     rig.resv(&Resv::wf(load(2.0 * B)).from(4, 9, group()));
-    let sent = rig.neighbourly(1, at(1, 9), &large.error_octets(1, ErrorCode::POLICY, 0, false));
+    let sent = rig.neighborly(1, at(1, 9), &large.error_octets(1, ErrorCode::POLICY, 0, false));
     let mut events = kinds(&sent);
     events.sort_by_key(|(_, dst)| *dst);
     assert_eq!(events, [(MessageType::RESV_ERR, at(3, 9)), (MessageType::RESV_ERR, at(4, 9))]);
@@ -147,7 +147,7 @@ fn who_gets_an_admission_failure() {
         // A request for another sender.
         rig.resv(&Resv::ff(&[(load(5.0 * B), 2)]).from(4, 7, group()));
         let error = ff(3, 4.0 * B, 1).error_octets(1, ErrorCode::ADMISSION, 2, in_place);
-        let mut events: Vec<_> = all(&rig.neighbourly(1, at(1, 9), &error), MessageType::RESV_ERR);
+        let mut events: Vec<_> = all(&rig.neighborly(1, at(1, 9), &error), MessageType::RESV_ERR);
         events.sort_by_key(|one| expected.iter().position(|dst| *dst == one.dst));
         assert_eq!(events.iter().map(|one| one.dst).collect::<Vec<_>>(), expected);
         assert!(events.iter().all(|one| one.rates() == [(4.0 * B, 1)]));
@@ -174,7 +174,7 @@ fn blockades_are_of_senders_or_hops() {
         };
         rig.resv(&large.from(3, 9, group()));
         let failed = failed.from(3, 9, group());
-        rig.neighbourly(1, at(1, 9), &failed.error_octets(1, ErrorCode::ADMISSION, 2, true));
+        rig.neighborly(1, at(1, 9), &failed.error_octets(1, ErrorCode::ADMISSION, 2, true));
         assert_eq!(rig.rsvp.counters().blockades, expected, "{style}");
         // Another sender of the same hop is not blockaded, unless the hop is.
         let confirmed = Resv::ff(&[(load(5.0 * B), 3)]).from(3, 9, group()).confirmed(at(5, 5));
@@ -192,11 +192,11 @@ fn a_repeated_error_prolongs_the_blockade() {
     rig.resv(&large);
     rig.resv(&small);
     let error = large.error_octets(1, ErrorCode::ADMISSION, 2, true);
-    rig.neighbourly(1, at(1, 9), &error);
+    rig.neighborly(1, at(1, 9), &error);
     let mut last = None;
     for second in (0..300).step_by(10) {
         if second == 100 {
-            rig.neighbourly(1, at(1, 9), &error);
+            rig.neighborly(1, at(1, 9), &error);
         }
         for one in all(&rig.wait(Duration::from_secs(10)), MessageType::RESV) {
             if one.dst == at(1, 9) && one.rates() == [(2.0 * B, 0)] {

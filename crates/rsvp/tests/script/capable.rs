@@ -1,21 +1,21 @@
-//! Neighbours with and without refresh reduction (RFC 2961), as a node gets to know them.
+//! Neighbors with and without refresh reduction (RFC 2961), as a node gets to know them.
 
 use std::time::Duration;
 
-use signalbox_rsvp::engine::neighbour::HelloConfig;
+use signalbox_rsvp::engine::neighbor::HelloConfig;
 use signalbox_rsvp::engine::{Command, Config, RsvpEvent};
 use signalbox_rsvp::wire::{Class, ErrorCode, MessageId, MessageType};
 
 use super::rig::*;
 
 fn node() -> Rig {
-    Rig::with_neighbours(Config::default(), "10mbit")
+    Rig::with_neighbors(Config::default(), "10mbit")
 }
 
-/// Neighbour `k` at interface `n` acknowledges something, by which it shows that it has MESSAGE_IDs.
+/// Neighbor `k` at interface `n` acknowledges something, by which it shows that it has MESSAGE_IDs.
 pub(crate) fn shown(rig: &mut Rig, n: u32, k: u32) {
     let unknown = MessageId { ack_desired: false, epoch: 1, id: 1 };
-    rig.neighbourly(n, at(n, k), &compose(MessageType::ACK, 255, |w| _ = w.ack(&unknown, false)));
+    rig.neighborly(n, at(n, k), &compose(MessageType::ACK, 255, |w| _ = w.ack(&unknown, false)));
 }
 
 /// The message with the refresh-reduction-capable bit.
@@ -40,7 +40,7 @@ fn path(n: u32) -> Path {
     Path::of(to(&format!("10.9.{}.{}", n / 200, n % 200 + 1)), 1, 1)
 }
 
-/// Acknowledges messages, as the neighbour at eth2.
+/// Acknowledges messages, as the neighbor at eth2.
 fn acknowledge(rig: &mut Rig, sent: &[Sent]) -> Vec<Sent> {
     let names: Vec<_> = sent.iter().filter_map(|one| one.message().message_id).collect();
     let ack = compose(MessageType::ACK, 255, |w| {
@@ -48,7 +48,7 @@ fn acknowledge(rig: &mut Rig, sent: &[Sent]) -> Vec<Sent> {
             w.ack(name, false);
         }
     });
-    rig.neighbourly(2, at(2, 9), &ack)
+    rig.neighborly(2, at(2, 9), &ack)
 }
 
 /// A ResvErr of the previous hop that refuses the class MESSAGE_ID (RFC 2961 §4.8).
@@ -56,7 +56,7 @@ fn refusal(resv: &Resv) -> Vec<u8> {
     resv.error_octets(1, ErrorCode::UNKNOWN_CLASS, u16::from(Class::MESSAGE_ID.0) << 8 | 1, false)
 }
 
-/// A node with a Path of a neighbour that offers refresh reduction, and an application that receives.
+/// A node with a Path of a neighbor that offers refresh reduction, and an application that receives.
 fn offered() -> Rig {
     let mut rig = node();
     capable_path(&mut rig, &Path::new());
@@ -70,29 +70,29 @@ fn a_resv_that_is_refused_for_its_message_id_goes_again_without_one_at_once() {
         let resv = Resv { confirm, ..Resv::ff(&[(load(B), 1)]) };
         let sent = rig.resv(&resv);
         assert_eq!(named(&sent, MessageType::RESV), [true], "{confirm:?}");
-        let sent = rig.neighbourly(1, at(1, 9), &refusal(&resv));
+        let sent = rig.neighborly(1, at(1, 9), &refusal(&resv));
         assert_eq!(kinds(&sent), [(MessageType::RESV, at(1, 9))], "no error goes on");
         let again = one(&sent, MessageType::RESV);
         assert_eq!((again.message().message_id, again.message().confirm), (None, confirm));
         // Not once more, whatever is repeated.
-        assert_eq!(kinds(&rig.neighbourly(1, at(1, 9), &refusal(&resv))), []);
+        assert_eq!(kinds(&rig.neighborly(1, at(1, 9), &refusal(&resv))), []);
         let sent = rig.wait(Duration::from_secs(10));
         assert_eq!(named(&sent, MessageType::RESV), [false; 0]);
     }
 }
 
-/// An administrator has the node forget that a neighbour refused MESSAGE_IDs, for example because it is another router now.
+/// An administrator has the node forget that a neighbor refused MESSAGE_IDs, for example because it is another router now.
 #[test]
-fn a_neighbour_that_is_forgotten_is_tried_again() {
+fn a_neighbor_that_is_forgotten_is_tried_again() {
     let mut rig = offered();
     let resv = Resv::ff(&[(load(B), 1)]);
     rig.resv(&resv);
-    let sent = rig.neighbourly(1, at(1, 9), &refusal(&resv));
+    let sent = rig.neighborly(1, at(1, 9), &refusal(&resv));
     assert_eq!(named(&sent, MessageType::RESV), [false]);
-    let forget = Command::ForgetNeighbour { neighbour: at(1, 9), ifindex: None };
+    let forget = Command::ForgetNeighbor { neighbor: at(1, 9), ifindex: None };
     let sent = rig.command(1, forget);
     assert_eq!(named(&sent, MessageType::RESV), [true]);
-    assert_eq!(rig.take_events(1), [RsvpEvent::NeighbourForgotten { interfaces: 1 }]);
+    assert_eq!(rig.take_events(1), [RsvpEvent::NeighborForgotten { interfaces: 1 }]);
     assert_eq!((rig.reservations(), rig.rsvp.senders()), (1, 1));
 }
 
@@ -109,15 +109,15 @@ fn a_receiver_of_this_host_is_told_no_error_about_a_message_id() {
     let sent = rig.command(1, Command::Reserve(request));
     assert_eq!(named(&sent, MessageType::RESV), [true]);
     let resv = Resv { session: here, ..Resv::ff(&[(load(B), 1)]) };
-    let sent = rig.neighbourly(1, at(1, 9), &refusal(&resv));
+    let sent = rig.neighborly(1, at(1, 9), &refusal(&resv));
     assert_eq!(named(&sent, MessageType::RESV), [false]);
     let events = rig.take_events(1);
     assert!(!events.iter().any(|event| matches!(event, RsvpEvent::ResvError { .. })), "{events:?}");
 }
 
-/// RFC 2961 §2: the bit says whether a node has refresh reduction, and the neighbour of a Resv is always known.
+/// RFC 2961 §2: the bit says whether a node has refresh reduction, and the neighbor of a Resv is always known.
 #[test]
-fn a_neighbour_that_says_that_it_cannot_gets_no_message_ids() {
+fn a_neighbor_that_says_that_it_cannot_gets_no_message_ids() {
     let mut rig = node();
     rig.path(&Path::new());
     rig.wait(Duration::from_secs(1));
@@ -133,7 +133,7 @@ fn a_neighbour_that_says_that_it_cannot_gets_no_message_ids() {
 
 /// A node that uses MESSAGE_IDs without the bit, as this one does without `summary`.
 #[test]
-fn a_neighbour_that_sends_message_ids_gets_some() {
+fn a_neighbor_that_sends_message_ids_gets_some() {
     let mut rig = node();
     let path = Path::new();
     let octets = super::named::named(path.octets(), 5);
@@ -157,9 +157,9 @@ fn an_ignored_message_id_costs_one_retransmission() {
     assert!(all(&sent, MessageType::PATH).iter().all(|one| one.dst != path(1).session.dest));
 }
 
-/// A neighbour that offers refresh reduction and acknowledges nothing.
+/// A neighbor that offers refresh reduction and acknowledges nothing.
 #[test]
-fn the_last_try_to_a_silent_neighbour_has_no_message_id() {
+fn the_last_try_to_a_silent_neighbor_has_no_message_id() {
     let mut rig = node();
     shown(&mut rig, 2, 9);
     let mut sent = rig.path(&path(0));
@@ -168,7 +168,7 @@ fn the_last_try_to_a_silent_neighbour_has_no_message_id() {
 }
 
 #[test]
-fn a_few_states_try_a_neighbour_and_the_others_follow_when_it_answers() {
+fn a_few_states_try_a_neighbor_and_the_others_follow_when_it_answers() {
     let mut rig = node();
     let mut sent = Vec::new();
     for n in 0..100 {
@@ -186,7 +186,7 @@ fn a_few_states_try_a_neighbour_and_the_others_follow_when_it_answers() {
 }
 
 #[test]
-fn beside_a_plain_neighbour_no_more_is_stored_than_without_refresh_reduction() {
+fn beside_a_plain_neighbor_no_more_is_stored_than_without_refresh_reduction() {
     let mut rig = node();
     for n in 0..100 {
         rig.path(&path(n));
@@ -197,13 +197,13 @@ fn beside_a_plain_neighbour_no_more_is_stored_than_without_refresh_reduction() {
         sent.extend(rig.path(&path(n)));
     }
     assert_eq!(named(&sent, MessageType::PATH), [false; 100]);
-    assert_eq!(rig.rsvp.neighbours().counters().retransmissions, 0);
-    assert_eq!(rig.rsvp.neighbours().counters().names_ignored, 4);
+    assert_eq!(rig.rsvp.neighbors().counters().retransmissions, 0);
+    assert_eq!(rig.rsvp.neighbors().counters().names_ignored, 4);
 }
 
 /// After 30 s a few states try again, then after twice as long.
 #[test]
-fn a_plain_neighbour_is_tried_again_later() {
+fn a_plain_neighbor_is_tried_again_later() {
     let mut rig = node();
     let mut tried = 0;
     for n in 0..20 {
@@ -226,30 +226,30 @@ fn a_path_that_is_sent_again_changes_nothing_for_the_previous_hop() {
     let acked = rig.resv(&Resv::ff(&[(load(B), 1)]));
     assert_eq!(named(&acked, MessageType::RESV), [true]);
     rig.wait(Duration::from_secs(5));
-    // The data leave by another interface, whose neighbour is not known yet.
+    // The data leave by another interface, whose neighbor is not known yet.
     let mut sent = rig.route("10.9.0.0", 24, 3);
     sent.extend(rig.wait(Duration::from_secs(2)));
     let name = all(&sent, MessageType::PATH).iter().find_map(|one| one.message().message_id).unwrap();
     // It asks for the whole Path.
     let nack = compose(MessageType::ACK, 255, |w| _ = w.ack(&name, true));
-    let sent = rig.neighbourly(3, at(3, 9), &nack);
+    let sent = rig.neighborly(3, at(3, 9), &nack);
     assert_eq!(all(&sent, MessageType::PATH).len(), 1);
     let sent = rig.resv(&Resv::ff(&[(load(B), 1)]).from(3, 9, session()));
     assert_eq!(all(&sent, MessageType::RESV), []);
 }
 
-/// All messages count at their interface and for their neighbour, those in Bundles too.
+/// All messages count at their interface and for their neighbor, those in Bundles too.
 #[test]
-fn messages_count_by_type_interface_and_neighbour() {
+fn messages_count_by_type_interface_and_neighbor() {
     use signalbox_core::IfIndex;
-    use signalbox_rsvp::engine::neighbour::TYPES;
+    use signalbox_rsvp::engine::neighbor::TYPES;
     let mut rig = node();
     rig.path(&Path::new());
     rig.resv(&Resv::ff(&[(load(B), 1)]));
     let error = Resv::ff(&[(load(B), 1)]).error_octets(1, ErrorCode::ADMISSION, 2, false);
-    rig.neighbourly(1, at(1, 9), &error);
-    rig.neighbourly(1, at(1, 9), &error[..20]);
-    let layer = rig.rsvp.neighbours();
+    rig.neighborly(1, at(1, 9), &error);
+    rig.neighborly(1, at(1, 9), &error[..20]);
+    let layer = rig.rsvp.neighbors();
     let count = |n: u32, kind: MessageType| {
         let traffic = layer.traffic(IfIndex(n));
         let place = TYPES.iter().position(|one| *one == kind).unwrap();
@@ -267,19 +267,19 @@ fn messages_count_by_type_interface_and_neighbour() {
     assert_eq!((counters.paths_received, counters.resvs_received, counters.resv_errors_received), (1, 1, 1));
     assert_eq!(rig.rsvp.counters().admission_errors, 1);
     let interfaces: Vec<_> =
-        rig.rsvp.interface_views(0).map(|(_, one)| (one.name.to_owned(), one.neighbours)).collect();
+        rig.rsvp.interface_views(0).map(|(_, one)| (one.name.to_owned(), one.neighbors)).collect();
     assert_eq!(interfaces[..2], [("eth1".to_owned(), 1), ("eth2".to_owned(), 1)]);
     assert_eq!(rig.rsvp.interface_views(3).count(), 1);
 }
 
-/// With Hello the list of what was sent stays: a neighbour of plain RFC 2205 that is lost gets all of it again.
+/// With Hello the list of what was sent stays: a neighbor of plain RFC 2205 that is lost gets all of it again.
 #[test]
-fn a_plain_neighbour_with_hello_that_restarts_gets_its_state_again() {
+fn a_plain_neighbor_with_hello_that_restarts_gets_its_state_again() {
     use signalbox_rsvp::wire::Hello;
     let mut config = Config::default();
-    config.neighbours.interface.hello =
+    config.neighbors.interface.hello =
         Some(HelloConfig { interval: Duration::from_secs(1), ..HelloConfig::default() });
-    let mut rig = Rig::with_neighbours(config, "10mbit");
+    let mut rig = Rig::with_neighbors(config, "10mbit");
     rig.path(&Path::new());
     rig.resv(&Resv::ff(&[(load(B), 1)]));
     rig.wait(Duration::from_secs(2));

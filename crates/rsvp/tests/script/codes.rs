@@ -43,7 +43,7 @@ fn give_path(rig: &mut Rig, octets: &[u8]) -> Vec<Sent> {
 }
 
 fn give_resv(rig: &mut Rig, octets: &[u8]) -> Vec<Sent> {
-    rig.neighbourly(2, at(2, 9), octets)
+    rig.neighborly(2, at(2, 9), octets)
 }
 
 fn ff(rate: f32) -> Resv {

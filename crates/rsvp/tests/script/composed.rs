@@ -30,7 +30,7 @@ fn path(n: u32, terms: ErrorTerms) -> Path {
     Path { adspec: adspec(terms), ..Path::of(session(), n, 1) }
 }
 
-/// RSVPIS-2212-Guidelines-01: the kernel gets the bucket for the present error terms at once. Neighbours get nothing: the previous hop has what it had, and the next
+/// RSVPIS-2212-Guidelines-01: the kernel gets the bucket for the present error terms at once. Neighbors get nothing: the previous hop has what it had, and the next
 /// hop gets the ADSPEC with the next refresh.
 #[test]
 fn a_grant_follows_the_error_terms_of_its_path() {
@@ -138,34 +138,34 @@ fn open(mtu: u32) -> (FlowSpec, Path) {
     (flowspec, Path { adspec: adspec_object(&adspec), ..Path::new() })
 }
 
-/// RSVPIS-2210-2.3.2-02: a FLOWSPEC that gives no M means the path MTU of the ADSPEC. When that changes, the next Resv counts, also from a neighbour that
+/// RSVPIS-2210-2.3.2-02: a FLOWSPEC that gives no M means the path MTU of the ADSPEC. When that changes, the next Resv counts, also from a neighbor that
 /// refreshes by MESSAGE_IDs: it is asked for the whole message.
 #[test]
 fn a_request_without_m_follows_the_mtu_of_its_path() {
     let largest =
         |rig: &Rig| rig.resources.reservations().map(|one| one.traffic.max_packet).collect::<Vec<_>>();
     for (before, after) in [(1200, 900), (900, 1200)] {
-        let mut rig = Rig::with_neighbours(Config::default(), "10mbit");
+        let mut rig = Rig::with_neighbors(Config::default(), "10mbit");
         let (flowspec, path) = open(before);
         rig.path(&path);
         let resv = Resv::ff(&[(flowspec, 1)]);
-        rig.neighbourly(2, at(2, 9), &named(resv.octets(), 5));
+        rig.neighborly(2, at(2, 9), &named(resv.octets(), 5));
         assert_eq!(largest(&rig), [before]);
         rig.wait(Duration::from_millis(500));
         rig.path(&path);
         assert!(!is_asked_for(&mut rig), "{before}");
         rig.path(&open(after).1);
         assert!(is_asked_for(&mut rig), "{after}");
-        let sent = rig.neighbourly(2, at(2, 9), &named(resv.octets(), 6));
+        let sent = rig.neighborly(2, at(2, 9), &named(resv.octets(), 6));
         let up = one(&sent, MessageType::RESV).flows()[0].0.unwrap();
         assert_eq!((largest(&rig), up.tspec.max_packet()), (vec![after], after));
     }
     // A request for smaller packets depends on no path MTU, and on none of another value of the ADSPEC.
-    let mut rig = Rig::with_neighbours(Config::default(), "10mbit");
+    let mut rig = Rig::with_neighbors(Config::default(), "10mbit");
     let small = signalbox_resources::intserv::TSpec::new(B, 3000.0, f32::INFINITY, 64, 800).unwrap();
     rig.path(&open(1200).1);
     let resv = Resv::ff(&[(FlowSpec { tspec: small, rspec: None }, 1)]);
-    rig.neighbourly(2, at(2, 9), &named(resv.octets(), 5));
+    rig.neighborly(2, at(2, 9), &named(resv.octets(), 5));
     rig.path(&open(900).1);
     assert!(!is_asked_for(&mut rig));
 }

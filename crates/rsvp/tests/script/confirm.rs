@@ -62,7 +62,7 @@ fn a_blockaded_one_is_dropped() {
     let mut rig = tree();
     let resv = Resv::ff(&[(load(4.0 * B), 1)]).from(3, 9, group());
     rig.resv(&resv);
-    rig.neighbourly(1, at(1, 9), &resv.error_octets(1, ErrorCode::ADMISSION, 2, true));
+    rig.neighborly(1, at(1, 9), &resv.error_octets(1, ErrorCode::ADMISSION, 2, true));
     assert_eq!(kinds(&rig.resv(&resv.confirmed(addr("10.5.5.5")))), []);
 }
 

@@ -188,7 +188,7 @@ fn rsvp_can_be_switched_off_at_an_interface() {
     let sent = rig.wait(Duration::from_secs(100));
     assert!(!sent.is_empty() && sent.iter().all(|one| one.kind() == MessageType::PATH && one.oif == 3));
     for octets in [Resv::ff(&[(load(B), 1)]).octets(), Path::new().octets(), vec![1, 2, 3]] {
-        assert_eq!(kinds(&rig.neighbourly(2, at(2, 9), &octets)), []);
+        assert_eq!(kinds(&rig.neighborly(2, at(2, 9), &octets)), []);
     }
     assert_eq!(kinds(&rig.path(&Path::of(group(), 2, 4))), []);
     assert_eq!((rig.rsvp.counters().disabled, rig.rsvp.senders(), rig.rsvp.reservations()), (4, 2, 0));

@@ -74,7 +74,7 @@ impl Chain {
             let mut resources = Resources::new(links, 0, [1; 32]).unwrap();
             resources.interfaces(&list);
             let mut config = Config { diagnostics: 1000, ..Config::default() };
-            config.neighbours.interface.reduction.reliable = false;
+            config.neighbors.interface.reduction.reliable = false;
             let mut rsvp = Rsvp::new(config, [u8::try_from(n).unwrap(); 32]).unwrap();
             rsvp.handle(Time::from_secs(10), Input::Interfaces(&list), &mut resources);
             Node { rsvp, resources }
@@ -141,7 +141,7 @@ impl Chain {
                         let octets = packet.payload.to_vec();
                         let kind = MessageType(octets[1]);
                         let diagnostic = matches!(kind, MessageType::DREQ | MessageType::DREP);
-                        // Between neighbours, whatever routing would say.
+                        // Between neighbors, whatever routing would say.
                         let up = match packet.ifindex {
                             Some(ifindex) => ifindex == IfIndex(1),
                             None => panic!("{kind} to {} without an interface", packet.dst),
@@ -149,7 +149,7 @@ impl Chain {
                         let (to, ifindex) = if up { (at - 1, IfIndex(2)) } else { (at + 1, IfIndex(1)) };
                         if diagnostic {
                             let other = if up { address(at - 1, 1) } else { address(at, 2) };
-                            assert_eq!(packet.dst, other, "{kind} to a neighbour");
+                            assert_eq!(packet.dst, other, "{kind} to a neighbor");
                             let octets = octets.clone();
                             self.seen.push(Packet { from: at, kind, dst: packet.dst, octets });
                         }

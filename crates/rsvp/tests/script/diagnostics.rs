@@ -406,20 +406,20 @@ fn a_request_without_a_route_becomes_a_reply() {
     assert!(!message.diagnostic().unwrap().more);
 }
 
-/// Proves RSVPX-2745-2-01: state, timers and neighbours are the same as before.
+/// Proves RSVPX-2745-2-01: state, timers and neighbors are the same as before.
 #[test]
 fn diagnostics_change_no_state() {
     let mut config = Config::default();
-    config.neighbours.interface.hello = Some(Default::default());
-    let mut rig = Rig::with_neighbours(config, "10mbit");
+    config.neighbors.interface.hello = Some(Default::default());
+    let mut rig = Rig::with_neighbors(config, "10mbit");
     rig.path(&Path::new());
     rig.resv(&Resv::ff(&[(load(2.0 * B), 1)]));
     let look = |rig: &Rig| {
         // Messages are counted all the same.
-        let mut neighbours = rig.rsvp.neighbours().view(rig.now);
-        neighbours.iter_mut().for_each(|one| one.traffic = Default::default());
+        let mut neighbors = rig.rsvp.neighbors().view(rig.now);
+        neighbors.iter_mut().for_each(|one| one.traffic = Default::default());
         let state: Vec<_> = rig.rsvp.view().collect();
-        (format!("{neighbours:?}"), state, rig.rsvp.next_deadline(), rig.resources.reservations().count())
+        (format!("{neighbors:?}"), state, rig.rsvp.next_deadline(), rig.resources.reservations().count())
     };
     let before = look(&rig);
     let mut stranger = Dreq::further();

@@ -42,7 +42,7 @@ fn a_path_err_goes_back_the_way_of_its_path() {
     rig.path(&Path::of(session(), 1, 1));
     rig.path(&Path::of(session(), 2, 4));
     for (n, iif) in [(1, 1), (2, 4)] {
-        let sent = rig.neighbourly(2, at(2, 9), &path_err(n));
+        let sent = rig.neighborly(2, at(2, 9), &path_err(n));
         assert_eq!(kinds(&sent), [(MessageType::PATH_ERR, at(iif, 9))]);
         let error = sent[0].error();
         assert_eq!(
@@ -53,10 +53,10 @@ fn a_path_err_goes_back_the_way_of_its_path() {
     }
     // The previous hop changed.
     rig.path(&Path { hop: RsvpHop { addr: at(3, 9), lih: 1 }, iif: 3, ..Path::of(session(), 1, 1) });
-    assert_eq!(kinds(&rig.neighbourly(2, at(2, 9), &path_err(1))), [(MessageType::PATH_ERR, at(3, 9))]);
+    assert_eq!(kinds(&rig.neighborly(2, at(2, 9), &path_err(1))), [(MessageType::PATH_ERR, at(3, 9))]);
     // It changes no state, and for an unknown sender it is dropped.
     assert_eq!(rig.rsvp.senders(), 2);
-    assert_eq!(kinds(&rig.neighbourly(2, at(2, 9), &path_err(3))), []);
+    assert_eq!(kinds(&rig.neighborly(2, at(2, 9), &path_err(3))), []);
 }
 
 /// RSVP-3.1.3-08, RSVP-3.1.7-01: an error in a Path is reported to its previous hop, with this node's address, by a
@@ -91,7 +91,7 @@ fn a_resv_err_goes_to_all_who_may_have_caused_it() {
         rig.resv(&Resv::ff(&[(load(B), of)]).from(n, k, group()));
     }
     let failed = Resv::ff(&[(load(B), 2)]).from(3, 9, group());
-    let sent = rig.neighbourly(1, at(1, 9), &failed.error_octets(1, ErrorCode::POLICY, 5, false));
+    let sent = rig.neighborly(1, at(1, 9), &failed.error_octets(1, ErrorCode::POLICY, 5, false));
     let err = |n, k| (MessageType::RESV_ERR, at(n, k));
     assert_eq!(destinations(&sent), [err(3, 8), err(3, 9), err(4, 9)]);
     for one in &sent {
@@ -103,7 +103,7 @@ fn a_resv_err_goes_to_all_who_may_have_caused_it() {
     // The reservations of this node stay: the error is of a node upstream.
     assert_eq!((rig.reserved(3), rig.reserved(4)), (10_000, 20_000));
     // A ResvErr of a node that is not the previous hop is dropped.
-    let sent = rig.neighbourly(2, at(2, 9), &failed.error_octets(2, ErrorCode::POLICY, 5, false));
+    let sent = rig.neighborly(2, at(2, 9), &failed.error_octets(2, ErrorCode::POLICY, 5, false));
     assert_eq!(kinds(&sent), []);
 
     // Data in both directions: data from eth1 are not for next hops at eth1.
@@ -116,7 +116,7 @@ fn a_resv_err_goes_to_all_who_may_have_caused_it() {
         rig.resv(&Resv::wf(load(B)).from(n, 8, group()));
     }
     let failed = Resv { scope: vec![sender(1).src, sender(2).src], ..Resv::wf(load(B)).from(3, 8, group()) };
-    let sent = rig.neighbourly(1, at(1, 9), &failed.error_octets(1, ErrorCode::POLICY, 0, false));
+    let sent = rig.neighborly(1, at(1, 9), &failed.error_octets(1, ErrorCode::POLICY, 0, false));
     assert_eq!(kinds(&sent), [err(3, 8)]);
 }
 
@@ -130,7 +130,7 @@ fn a_router_records_which_node_upstream_refused() {
     }
     while rig.resources.next_decision().is_some() {}
     let failed = Resv::ff(&[(load(B), 2)]).from(3, 9, group());
-    rig.neighbourly(1, at(1, 9), &failed.error_octets(1, ErrorCode::POLICY, 5, false));
+    rig.neighborly(1, at(1, 9), &failed.error_octets(1, ErrorCode::POLICY, 5, false));
     let mut decided: Vec<_> = std::iter::from_fn(|| rig.resources.next_decision())
         .map(|one| (one.interface.unwrap().to_string(), one.outcome, one.why))
         .collect();
@@ -138,7 +138,7 @@ fn a_router_records_which_node_upstream_refused() {
     let refused = |n: u8| (format!("eth{n}"), Outcome::Refused, Why::Beyond(Some(addr("10.7.7.7"))));
     assert_eq!(decided, [refused(3), refused(4)]);
     // A ResvErr that no state here has to do with is no decision.
-    rig.neighbourly(2, at(2, 9), &failed.error_octets(2, ErrorCode::POLICY, 5, false));
+    rig.neighborly(2, at(2, 9), &failed.error_octets(2, ErrorCode::POLICY, 5, false));
     assert_eq!(rig.resources.next_decision(), None);
 }
 
@@ -153,7 +153,7 @@ fn smaller_requests_get_no_admission_failure() {
         }
         let failed = Resv::ff(&[(load(4.0 * B), 2)]).from(3, 9, group());
         let octets = failed.error_octets(1, ErrorCode::ADMISSION, 2, in_place);
-        let sent = all(&rig.neighbourly(1, at(1, 9), &octets), MessageType::RESV_ERR);
+        let sent = all(&rig.neighborly(1, at(1, 9), &octets), MessageType::RESV_ERR);
         let expected: Vec<_> = receivers.iter().map(|(n, k)| (MessageType::RESV_ERR, at(*n, *k))).collect();
         assert_eq!(destinations(&sent), expected);
         let flags = if in_place { ErrorFlags::IN_PLACE } else { ErrorFlags::default() };
@@ -169,7 +169,7 @@ fn each_next_hop_gets_errors_of_its_own_senders() {
     rig.resv(&Resv::se(load(B), &[2, 3]).from(3, 8, group()));
     rig.resv(&Resv::se(load(B), &[3]).from(4, 9, group()));
     let failed = Resv::se(load(B), &[1, 2]).from(3, 9, group());
-    let sent = rig.neighbourly(1, at(1, 9), &failed.error_octets(1, ErrorCode::POLICY, 0, false));
+    let sent = rig.neighborly(1, at(1, 9), &failed.error_octets(1, ErrorCode::POLICY, 0, false));
     let named = |k| {
         let mut rates = one_to(&sent, MessageType::RESV_ERR, at(3, k)).rates();
         rates.sort_by_key(|(_, n)| *n);
@@ -192,7 +192,7 @@ fn a_wildcard_error_goes_by_its_scope() {
     {
         let sources = |of: Vec<u32>| of.into_iter().map(|n| sender(n).src).collect::<Vec<_>>();
         let failed = Resv { scope: sources(scope), ..Resv::wf(load(B)).from(3, 9, group()) };
-        let sent = rig.neighbourly(1, at(1, 9), &failed.error_octets(1, ErrorCode::POLICY, 0, false));
+        let sent = rig.neighborly(1, at(1, 9), &failed.error_octets(1, ErrorCode::POLICY, 0, false));
         for (n, expected) in [(3, at_3), (4, at_4)] {
             let to = sent.iter().find(|one| one.dst == at(n, 9));
             let mut scope = to.and_then(Sent::scope);
@@ -243,7 +243,7 @@ fn an_error_about_nothing_is_dropped() {
         Resv { style: Style::Se, ..resv },
     ] {
         let octets = unknown.error_octets(1, ErrorCode::POLICY, 0, false);
-        assert_eq!(kinds(&rig.neighbourly(1, at(1, 9), &octets)), []);
+        assert_eq!(kinds(&rig.neighborly(1, at(1, 9), &octets)), []);
     }
     assert_eq!((rig.reserved(3), rig.rsvp.counters().resv_errors_sent), (10_000, 0));
 }

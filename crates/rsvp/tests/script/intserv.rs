@@ -22,7 +22,7 @@ pub(crate) fn links(change: impl FnOnce(&mut signalbox_resources::config::LinkCo
     links
 }
 
-/// A node with these links, among neighbours of RFC 2205.
+/// A node with these links, among neighbors of RFC 2205.
 pub(crate) fn node(links: Links) -> Rig {
     Rig::with_resources(links)
 }
@@ -126,8 +126,8 @@ fn an_unknown_latency_makes_that_of_the_path_unknown() {
 fn breaks_are_marked() {
     let breaks = |links: Links, ttl: u8| {
         let mut config = Config::default();
-        config.neighbours.interface.reduction.reliable = false;
-        config.neighbours.interface.trust.distant_hops = true;
+        config.neighbors.interface.reduction.reliable = false;
+        config.neighbors.interface.trust.distant_hops = true;
         let mut node = Rig::with_all(config, links);
         let path = one(&node.path(&Path { ttl, ..advertised() }), MessageType::PATH);
         let adspec = adspec_of(&path);
@@ -237,7 +237,7 @@ fn requests_that_cannot_be_are_refused() {
             w.session(&session(), false).hop(&plain.hop).time_values(R).style(plain.style);
             w.body(&object).filter_spec(&sender(1));
         });
-        let sent = rig.neighbourly(2, at(2, 9), &resv);
+        let sent = rig.neighborly(2, at(2, 9), &resv);
         let error =
             all(&sent, MessageType::RESV_ERR).pop().map(|sent| (sent.error().code, sent.error().value));
         assert_eq!(error.is_none(), rig.reservations() == 1);

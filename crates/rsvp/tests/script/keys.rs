@@ -1,8 +1,8 @@
-//! Settings of neighbours and keys by the names of interfaces.
+//! Settings of neighbors and keys by the names of interfaces.
 
 use std::time::Duration;
 
-use signalbox_rsvp::engine::neighbour::{Algorithm, HelloConfig, IntegrityConfig, Interface, KeyUse};
+use signalbox_rsvp::engine::neighbor::{Algorithm, HelloConfig, IntegrityConfig, Interface, KeyUse};
 use signalbox_rsvp::engine::{Config, IntegrityKey, InterfaceConfig, Secret};
 use signalbox_rsvp::wire::{ErrorCode, ErrorFlags, ErrorSpec, Message, MessageType, Style};
 
@@ -16,7 +16,7 @@ fn key(id: u64, interface: &str, secret: &[u8]) -> IntegrityKey {
         secret: Secret::new(secret),
         usage: KeyUse::Both,
         interface: Some(interface.to_owned()),
-        neighbour: None,
+        neighbor: None,
         from: 0,
         until: None,
     }
@@ -26,16 +26,16 @@ fn key(id: u64, interface: &str, secret: &[u8]) -> IntegrityKey {
 fn secured(interface: &str, keys: Vec<IntegrityKey>) -> Config {
     let integrity = IntegrityConfig { sending: true, receiving: true, ..IntegrityConfig::default() };
     let hello = Some(HelloConfig { interval: Duration::from_secs(1), ..HelloConfig::default() });
-    let neighbours = Some(Interface { integrity, hello, ..Interface::default() });
-    let own = InterfaceConfig { neighbours, ..InterfaceConfig::default() };
+    let neighbors = Some(Interface { integrity, hello, ..Interface::default() });
+    let own = InterfaceConfig { neighbors, ..InterfaceConfig::default() };
     Config { interfaces: [(interface.to_owned(), own)].into(), keys, ..Config::default() }
 }
 
 fn hellos(rig: &Rig) -> u64 {
-    rig.rsvp.neighbours().counters().hellos_sent
+    rig.rsvp.neighbors().counters().hellos_sent
 }
 
-/// A handshake and Hello with keys of two interfaces. The timers of the neighbour layer run as timers of the node.
+/// A handshake and Hello with keys of two interfaces. The timers of the neighbor layer run as timers of the node.
 #[test]
 fn an_interface_has_keys_and_settings_of_its_own() {
     let up = vec![key(1, "eth2", b"between the two"), key(1, "eth3", b"another")];
@@ -49,7 +49,7 @@ fn an_interface_has_keys_and_settings_of_its_own() {
         assert_eq!(Message::parse(&one.octets).unwrap().integrity.unwrap().key_id, 1);
     }
     for rig in [&pair.up, &pair.down] {
-        let counters = rig.rsvp.neighbours().counters();
+        let counters = rig.rsvp.neighbors().counters();
         assert_eq!((counters.challenges_sent, counters.responses_taken, counters.no_key), (1, 1, 0));
     }
     let before = (hellos(&pair.up), hellos(&pair.down));
@@ -62,7 +62,7 @@ fn an_interface_has_keys_and_settings_of_its_own() {
 fn a_confirmation_is_signed_hop_by_hop() {
     let keys = || vec![key(1, "eth2", b"between the two"), key(2, "eth1", b"farther up")];
     let no_handshake = |mut config: Config| {
-        for own in config.interfaces.values_mut().filter_map(|one| one.neighbours.as_mut()) {
+        for own in config.interfaces.values_mut().filter_map(|one| one.neighbors.as_mut()) {
             own.integrity.handshake = false;
             own.integrity.without_handshake = true;
             own.hello = None;
@@ -97,10 +97,10 @@ fn a_confirmation_is_signed_hop_by_hop() {
     altered[end] ^= 1;
     altered[2..4].fill(0);
     assert_eq!(pair.down.packet(1, at(2, 1), receiver, 59, &altered), []);
-    assert_eq!(pair.down.rsvp.neighbours().counters().digest_wrong, 1);
+    assert_eq!(pair.down.rsvp.neighbors().counters().digest_wrong, 1);
 }
 
-/// Two neighbours get another key while they run. Their reservation stays, and messages have the new key.
+/// Two neighbors get another key while they run. Their reservation stays, and messages have the new key.
 #[test]
 fn keys_change_while_the_node_runs() {
     let up = secured("eth2", vec![key(1, "eth2", b"between the two")]);
@@ -129,13 +129,13 @@ fn keys_change_while_the_node_runs() {
 }
 
 #[test]
-fn a_neighbour_with_another_secret_is_not_accepted() {
+fn a_neighbor_with_another_secret_is_not_accepted() {
     let up = secured("eth2", vec![key(1, "eth2", b"between the two")]);
     let mut pair = Pair::with(up, secured("eth1", vec![key(1, "eth1", b"between others")]));
     pair.path();
     pair.wait(Duration::from_secs(30));
     assert_eq!((pair.up.rsvp.sessions(), pair.down.rsvp.sessions()), (1, 0));
-    assert!(pair.down.rsvp.neighbours().counters().digest_wrong > 0);
+    assert!(pair.down.rsvp.neighbors().counters().digest_wrong > 0);
 }
 
 #[test]
@@ -144,15 +144,11 @@ fn what_cannot_be_is_refused() {
     let config = Config { keys: vec![key(1, "a", b"x"), key(1, "a", b"y")], ..Config::default() };
     assert!(refused(&config).starts_with("keys.1: id: there is another"), "{}", refused(&config));
     let mut config = secured("eth1", Vec::new());
-    if let Some(own) = config.interfaces.get_mut("eth1").and_then(|one| one.neighbours.as_mut()) {
+    if let Some(own) = config.interfaces.get_mut("eth1").and_then(|one| one.neighbors.as_mut()) {
         own.integrity.window = 65;
     }
     assert_eq!(refused(&config), "interfaces.eth1.integrity.window: not from 1 to 64");
     let mut config = Config::default();
-    config.neighbours.interface.reduction.ack_delay = Duration::from_secs(1);
-    assert!(
-        refused(&config).starts_with("neighbours.reduction.ack_delay: not below"),
-        "{}",
-        refused(&config)
-    );
+    config.neighbors.interface.reduction.ack_delay = Duration::from_secs(1);
+    assert!(refused(&config).starts_with("neighbors.reduction.ack_delay: not below"), "{}", refused(&config));
 }

@@ -1,4 +1,4 @@
-//! Large messages, and sessions with many senders: what one message of a neighbour causes, and what is stored of it.
+//! Large messages, and sessions with many senders: what one message of a neighbor causes, and what is stored of it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -73,17 +73,17 @@ fn objects_of_many_next_hops_do_not_keep_a_request_back() {
 /// refreshed once.
 #[test]
 fn an_srefresh_refreshes_a_request_once() {
-    let mut rig = Rig::with_neighbours(Config::default(), "10mbit");
+    let mut rig = Rig::with_neighbors(Config::default(), "10mbit");
     rig.path(&Path::new());
     rig.path(&Path::of(session(), 2, 1));
-    rig.neighbourly(2, at(2, 9), &named(Resv::se(load(B), &[1, 2]).octets(), 5));
+    rig.neighborly(2, at(2, 9), &named(Resv::se(load(B), &[1, 2]).octets(), 5));
     let before = rig.rsvp.counters().resvs_refreshed;
     let ids = vec![ListedId { id: 5, source: None, group: None }; 300];
     let refresh = compose(MessageType::SREFRESH, 255, |w| _ = w.id_list(EPOCH, &ids));
-    rig.neighbourly(2, at(2, 9), &refresh);
+    rig.neighborly(2, at(2, 9), &refresh);
     assert_eq!(rig.rsvp.counters().resvs_refreshed, before + 1);
     // In another packet it counts again.
-    rig.neighbourly(2, at(2, 9), &refresh);
+    rig.neighborly(2, at(2, 9), &refresh);
     assert_eq!(rig.rsvp.counters().resvs_refreshed, before + 2);
 }
 
@@ -97,14 +97,14 @@ fn an_admission_failure_is_followed_upstream_in_parts() {
     rig.resv(&Resv::wf(load(2.0 * B)).from(4, 9, group()));
     rig.wait(Duration::from_secs(1));
     let error = large.error_octets(1, ErrorCode::ADMISSION, 2, true);
-    let at_once = all(&rig.neighbourly(1, at(1, 9), &error), MessageType::RESV);
+    let at_once = all(&rig.neighborly(1, at(1, 9), &error), MessageType::RESV);
     assert!((1..=64).contains(&at_once.len()), "{}", at_once.len());
     let later = all(&rig.wait(Duration::from_secs(1)), MessageType::RESV);
     let all_of_them = at_once.iter().chain(&later);
     assert!(all_of_them.clone().all(|one| one.rates() == [(2.0 * B, 0)]));
     let hops: BTreeSet<u32> = all_of_them.map(|one| one.message().hop.unwrap().lih).collect();
     assert_eq!(hops.len(), 300);
-    let again = rig.neighbourly(1, at(1, 9), &error);
+    let again = rig.neighborly(1, at(1, 9), &error);
     assert!(all(&again, MessageType::RESV).is_empty());
     assert!(all(&rig.wait(Duration::from_secs(1)), MessageType::RESV).is_empty());
 }

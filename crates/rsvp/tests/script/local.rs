@@ -68,7 +68,7 @@ fn a_sender_of_this_node_is_announced() {
     let sent = rig.command(1, Command::Close);
     assert_eq!(kinds(&sent), [(MessageType::PATH_TEAR, session().dest)]);
     assert_eq!(rig.reservations(), 0);
-    // The neighbour is removed after a time of silence.
+    // The neighbor is removed after a time of silence.
     rig.wait(Duration::from_secs(120));
     assert_eq!(rig.rsvp.next_deadline(), None);
 }
@@ -121,7 +121,7 @@ fn a_receiver_of_this_node_reserves() {
 
     // RSVP-3.11.1-09, RSVP-3.11.1-10, RSVP-2209-RERR-04, RSVP-2.6-04
     let failed = Resv { session: here(), ..Resv::ff(&[(load(5.0 * B), 1)]) };
-    rig.neighbourly(1, at(1, 9), &failed.error_octets(1, ErrorCode::PREEMPTED, 0, false));
+    rig.neighborly(1, at(1, 9), &failed.error_octets(1, ErrorCode::PREEMPTED, 0, false));
     let events = rig.take_events(1);
     let [RsvpEvent::ResvError { error, flowspec, senders, .. }] = &events[..] else { panic!("{events:?}") };
     assert_eq!((error.flags, error.node), (ErrorFlags::NOT_GUILTY, addr("10.7.7.7")));
@@ -150,12 +150,12 @@ fn an_error_of_a_path_reaches_its_application() {
             w.session(&session(), false).error_spec(&error).sender_template(of).sender_tspec(&tspec(B));
         })
     };
-    assert_eq!(kinds(&rig.neighbourly(2, at(2, 9), &octets(&local_sender()))), []);
+    assert_eq!(kinds(&rig.neighborly(2, at(2, 9), &octets(&local_sender()))), []);
     let policy = Box::default();
     assert_eq!(rig.take_events(1), [RsvpEvent::PathError { error, sender: local_sender(), policy }]);
-    assert_eq!(kinds(&rig.neighbourly(2, at(2, 9), &octets(&sender(1)))), []);
+    assert_eq!(kinds(&rig.neighborly(2, at(2, 9), &octets(&sender(1)))), []);
     rig.path(&Path::new());
-    let sent = rig.neighbourly(2, at(2, 9), &octets(&sender(1)));
+    let sent = rig.neighborly(2, at(2, 9), &octets(&sender(1)));
     assert_eq!(kinds(&sent), [(MessageType::PATH_ERR, at(1, 9))]);
     assert_eq!(sent[0].error(), error);
     assert_eq!(rig.take_events(1), []);

@@ -1,6 +1,6 @@
 //! Faults of messages that are not answered, but counted for operators (RFC 2205 Appendix B, end).
 
-use signalbox_rsvp::engine::neighbour::{Algorithm, IntegrityConfig, Interface, KeyUse};
+use signalbox_rsvp::engine::neighbor::{Algorithm, IntegrityConfig, Interface, KeyUse};
 use signalbox_rsvp::engine::{Config, IntegrityKey, InterfaceConfig, Secret};
 use signalbox_rsvp::wire::{Class, ErrorCode, ErrorFlags, ErrorSpec, Message, MessageType, RsvpHop, Style};
 
@@ -97,7 +97,7 @@ fn format_errors_are_counted_and_not_reported() {
         assert!(count(&rig).iter().all(|(_, count)| *count == 0));
         let sent = match octets.get(1) {
             Some(1) => rig.packet(1, sender(1).src, session().dest, 60, &octets),
-            _ => rig.neighbourly(2, at(2, 9), &octets),
+            _ => rig.neighborly(2, at(2, 9), &octets),
         };
         assert_eq!(kinds(&sent), [], "{name}");
         let counted: Vec<_> = count(&rig).into_iter().filter(|(_, count)| *count > 0).collect();
@@ -110,20 +110,20 @@ fn format_errors_are_counted_and_not_reported() {
 #[test]
 fn integrity_failures_are_counted_and_not_reported() {
     let integrity = IntegrityConfig { sending: true, receiving: true, ..IntegrityConfig::default() };
-    let neighbours = Some(Interface { integrity, ..Interface::default() });
-    let own = InterfaceConfig { neighbours, ..InterfaceConfig::default() };
+    let neighbors = Some(Interface { integrity, ..Interface::default() });
+    let own = InterfaceConfig { neighbors, ..InterfaceConfig::default() };
     let key = IntegrityKey {
         id: 1,
         algorithm: Algorithm::HmacSha256,
         secret: Secret::new(*b"secret"),
         usage: KeyUse::Both,
         interface: Some("eth1".to_owned()),
-        neighbour: None,
+        neighbor: None,
         from: 0,
         until: None,
     };
     let interfaces = [("eth1".to_owned(), own)].into();
     let mut rig = Rig::with(Config { interfaces, keys: vec![key], ..Config::default() });
     assert_eq!(kinds(&rig.path(&Path::new())), []);
-    assert_eq!((rig.rsvp.neighbours().counters().integrity_missing, rig.rsvp.senders()), (1, 0));
+    assert_eq!((rig.rsvp.neighbors().counters().integrity_missing, rig.rsvp.senders()), (1, 0));
 }

@@ -1,4 +1,4 @@
-//! Packet scripts: a node among hand-made neighbours, one message at a time.
+//! Packet scripts: a node among hand-made neighbors, one message at a time.
 
 mod admission;
 mod advert;

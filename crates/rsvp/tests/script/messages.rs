@@ -39,9 +39,9 @@ fn one_of_each() -> Vec<Sent> {
         w.session(&group(), false).error_spec(&failed).body(&POLICY);
         w.sender_template(&sender(1)).sender_tspec(&path(1).tspec).body(&adspec);
     });
-    sent.extend(rig.neighbourly(3, at(3, 9), &path_err));
+    sent.extend(rig.neighborly(3, at(3, 9), &path_err));
     let scoped = Resv { scope: vec![sender(1).src], ..resv.clone() };
-    sent.extend(rig.neighbourly(1, at(1, 9), &scoped.error_octets(1, ErrorCode::POLICY, 0, false)));
+    sent.extend(rig.neighborly(1, at(1, 9), &scoped.error_octets(1, ErrorCode::POLICY, 0, false)));
     let confirmation = compose(MessageType::RESV_CONF, 60, |w| {
         let node = addr("10.7.7.7");
         let (flags, code) = (ErrorFlags::default(), ErrorCode::CONFIRMATION);
@@ -261,7 +261,7 @@ fn what_others_understand_is_passed_on() {
         w.error_spec(&ErrorSpec { node: addr("10.7.7.7"), flags, code, value: 2 }).style(Style::Ff);
         w.body(&flowspec).filter_spec(&sender(1));
     });
-    let sent = rig.neighbourly(1, at(1, 9), &error);
+    let sent = rig.neighborly(1, at(1, 9), &error);
     let error = one(&sent, MessageType::RESV_ERR);
     assert!(error.octets.windows(flowspec.len()).any(|part| part == flowspec));
 }

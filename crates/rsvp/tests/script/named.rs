@@ -7,7 +7,7 @@ use signalbox_rsvp::wire::{ListedId, MessageType};
 
 use crate::rig::{B, Path, Resv, Rig, all, at, compose, load, session};
 
-/// Epoch of the neighbours.
+/// Epoch of the neighbors.
 pub(crate) const EPOCH: u32 = 77;
 
 /// A message with MESSAGE_ID behind its common header.
@@ -22,12 +22,12 @@ pub(crate) fn named(mut octets: Vec<u8>, id: u32) -> Vec<u8> {
     octets
 }
 
-/// Senders 1 and 2, and a request of the neighbour at eth2 for both with the MESSAGE_ID 5.
+/// Senders 1 and 2, and a request of the neighbor at eth2 for both with the MESSAGE_ID 5.
 fn reserved(resv: &Resv) -> Rig {
-    let mut rig = Rig::with_neighbours(Config::default(), "10mbit");
+    let mut rig = Rig::with_neighbors(Config::default(), "10mbit");
     rig.path(&Path::new());
     rig.path(&Path::of(session(), 2, 1));
-    rig.neighbourly(2, at(2, 9), &named(resv.octets(), 5));
+    rig.neighborly(2, at(2, 9), &named(resv.octets(), 5));
     assert_eq!(rig.rsvp.reservations(), if resv.flows.len() == 1 { 1 } else { 2 });
     rig
 }
@@ -38,7 +38,7 @@ pub(crate) fn is_asked_for(rig: &mut Rig) -> bool {
     let refresh = compose(MessageType::SREFRESH, 255, |w| {
         w.id_list(EPOCH, &ids);
     });
-    let mut sent = rig.neighbourly(2, at(2, 9), &refresh);
+    let mut sent = rig.neighborly(2, at(2, 9), &refresh);
     sent.extend(rig.wait(Duration::from_millis(100)));
     let acks = all(&sent, MessageType::ACK);
     acks.iter().any(|ack| ack.message().acks().any(|(name, negative)| name.id == 5 && negative))
@@ -54,9 +54,9 @@ fn a_name_stands_for_what_was_said() {
 /// SE: an unknown sender is ignored. Once it is known, its request has to be received again.
 #[test]
 fn what_was_left_out_is_not_refreshed_by_name() {
-    let mut rig = Rig::with_neighbours(Config::default(), "10mbit");
+    let mut rig = Rig::with_neighbors(Config::default(), "10mbit");
     rig.path(&Path::new());
-    rig.neighbourly(2, at(2, 9), &named(Resv::se(load(B), &[1, 2]).octets(), 5));
+    rig.neighborly(2, at(2, 9), &named(Resv::se(load(B), &[1, 2]).octets(), 5));
     assert_eq!(rig.rsvp.reservations(), 1);
     rig.path(&Path::of(session(), 2, 1));
     assert!(is_asked_for(&mut rig));
@@ -83,7 +83,7 @@ fn a_tear_that_was_overtaken_ends_nothing() {
         let before = reserved(&resv).rsvp.reservations();
         for (id, ends) in [(4, false), (6, true)] {
             let mut rig = reserved(&resv);
-            rig.neighbourly(2, at(2, 9), &named(resv.tear_octets(), id));
+            rig.neighborly(2, at(2, 9), &named(resv.tear_octets(), id));
             assert_eq!(rig.rsvp.reservations(), if ends { 0 } else { before }, "{id}: {resv:?}");
             if !ends {
                 assert!(!is_asked_for(&mut rig));
@@ -91,7 +91,7 @@ fn a_tear_that_was_overtaken_ends_nothing() {
         }
     }
     for (id, ends) in [(4, false), (6, true)] {
-        let mut rig = Rig::with_neighbours(Config::default(), "10mbit");
+        let mut rig = Rig::with_neighbors(Config::default(), "10mbit");
         let path = Path::new();
         rig.packet(1, path.sender.src, path.session.dest, path.ttl, &named(path.octets(), 5));
         rig.packet(1, path.sender.src, path.session.dest, path.ttl, &named(path.tear_octets(), id));
@@ -103,7 +103,7 @@ fn a_tear_that_was_overtaken_ends_nothing() {
 #[test]
 fn what_was_torn_in_part_is_not_refreshed_by_name() {
     let mut rig = reserved(&Resv::se(load(B), &[1, 2]));
-    rig.neighbourly(2, at(2, 9), &Resv::se(load(B), &[1]).tear_octets());
+    rig.neighborly(2, at(2, 9), &Resv::se(load(B), &[1]).tear_octets());
     assert_eq!(rig.rsvp.reservations(), 1);
     assert!(is_asked_for(&mut rig));
 }

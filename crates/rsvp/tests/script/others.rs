@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use signalbox_rsvp::engine::neighbour::HelloConfig;
+use signalbox_rsvp::engine::neighbor::HelloConfig;
 use signalbox_rsvp::engine::{Command, Config, FlowRequest, ReserveRequest, RsvpEvent};
 use signalbox_rsvp::wire::{
     Adspec, Class, ErrorCode, ErrorFlags, ErrorSpec, HeaderFlags, Hello, ListedId, MessageType, Session,
@@ -142,16 +142,16 @@ fn a_receiver_may_reserve_where_the_adspec_names_no_service() {
 }
 
 fn reliable() -> Rig {
-    Rig::with_neighbours(Config::default(), "10mbit")
+    Rig::with_neighbors(Config::default(), "10mbit")
 }
 
 fn paths(sent: &[Sent]) -> Vec<bool> {
     all(sent, MessageType::PATH).iter().map(|one| one.message().message_id.is_some()).collect()
 }
 
-/// The neighbour offers refresh reduction, acknowledges nothing, and ignores a MESSAGE_ID that it knows.
+/// The neighbor offers refresh reduction, acknowledges nothing, and ignores a MESSAGE_ID that it knows.
 #[test]
-fn a_neighbour_that_never_acknowledges_gets_plain_rsvp() {
+fn a_neighbor_that_never_acknowledges_gets_plain_rsvp() {
     let mut rig = reliable();
     shown(&mut rig, 2, 9);
     let mut sent = rig.path(&Path::new());
@@ -165,15 +165,15 @@ fn a_neighbour_that_never_acknowledges_gets_plain_rsvp() {
     sent.extend(rig.wait(Duration::from_secs(5)));
     sent.retain(|one| one.dst == to("10.9.0.2").dest);
     assert_eq!(paths(&sent), [false]);
-    let layer = rig.rsvp.neighbours().counters();
-    assert_eq!((layer.neighbours_plain, layer.retransmissions), (1, 2));
-    // A neighbour at another interface is not concerned.
+    let layer = rig.rsvp.neighbors().counters();
+    assert_eq!((layer.neighbors_plain, layer.retransmissions), (1, 2));
+    // A neighbor at another interface is not concerned.
     rig.route("10.10.0.0", 16, 3);
     assert_eq!(paths(&rig.path(&Path::of(to("10.10.0.1"), 1, 1))), [true]);
 }
 
 #[test]
-fn a_neighbour_that_loses_a_message_keeps_its_message_ids() {
+fn a_neighbor_that_loses_a_message_keeps_its_message_ids() {
     let mut rig = reliable();
     shown(&mut rig, 2, 9);
     let first = rig.path(&Path::new());
@@ -182,9 +182,9 @@ fn a_neighbour_that_loses_a_message_keeps_its_message_ids() {
     let sent = rig.path(&Path::of(to("10.9.0.2"), 1, 1));
     assert_eq!(paths(&first), [true]);
     let name = one(&sent, MessageType::PATH).message().message_id.unwrap();
-    rig.neighbourly(2, at(2, 9), &compose(MessageType::ACK, 255, |w| _ = w.ack(&name, false)));
+    rig.neighborly(2, at(2, 9), &compose(MessageType::ACK, 255, |w| _ = w.ack(&name, false)));
     rig.wait(Duration::from_secs(5));
-    assert_eq!(rig.rsvp.neighbours().counters().neighbours_plain, 0);
+    assert_eq!(rig.rsvp.neighbors().counters().neighbors_plain, 0);
     assert_eq!(paths(&rig.path(&Path::of(to("10.9.0.3"), 1, 1))), [true]);
 }
 
@@ -199,25 +199,25 @@ fn an_acknowledgment_by_another_link_counts_for_nothing() {
     for negative in [false, true] {
         for iif in [1, 3] {
             let ack = compose(MessageType::ACK, 255, |w| _ = w.ack(&name, negative));
-            assert_eq!(paths(&rig.neighbourly(iif, at(iif, 66), &ack)), [false; 0]);
+            assert_eq!(paths(&rig.neighborly(iif, at(iif, 66), &ack)), [false; 0]);
         }
     }
-    assert_eq!(rig.rsvp.neighbours().counters().acks_elsewhere, 4);
+    assert_eq!(rig.rsvp.neighbors().counters().acks_elsewhere, 4);
     let repeated = rig.wait(Duration::from_secs(5));
     assert_eq!(paths(&repeated), [true, true, false], "it is still not acknowledged");
 
     // Where hops without RSVP lie between, routes can differ by direction.
     let mut config = Config::default();
-    config.neighbours.interface.trust.distant_hops = true;
-    let mut rig = Rig::with_neighbours(config, "10mbit");
+    config.neighbors.interface.trust.distant_hops = true;
+    let mut rig = Rig::with_neighbors(config, "10mbit");
     let sent = rig.path(&Path::new());
     let name = one(&sent, MessageType::PATH).message().message_id.unwrap();
-    rig.neighbourly(3, at(3, 66), &compose(MessageType::ACK, 255, |w| _ = w.ack(&name, false)));
+    rig.neighborly(3, at(3, 66), &compose(MessageType::ACK, 255, |w| _ = w.ack(&name, false)));
     assert_eq!(paths(&rig.wait(Duration::from_secs(5))), [false; 0]);
 }
 
 #[test]
-fn a_neighbour_that_refuses_message_ids_is_asked_once() {
+fn a_neighbor_that_refuses_message_ids_is_asked_once() {
     let mut rig = reliable();
     assert_eq!(paths(&rig.path(&Path::new())), [true]);
     let refusal = compose(MessageType::PATH_ERR, 255, |w| {
@@ -230,7 +230,7 @@ fn a_neighbour_that_refuses_message_ids_is_asked_once() {
         };
         w.error_spec(&error).sender_template(&sender(1)).sender_tspec(&tspec(B));
     });
-    assert_eq!(paths(&rig.neighbourly(2, at(2, 9), &refusal)), [false]);
+    assert_eq!(paths(&rig.neighborly(2, at(2, 9), &refusal)), [false]);
     let mut sent = rig.path(&Path::of(to("10.9.0.2"), 1, 1));
     sent.extend(rig.wait(Duration::from_secs(5)));
     sent.retain(|one| one.dst == to("10.9.0.2").dest);
@@ -244,24 +244,24 @@ fn unknown_message_ids_of_strangers_cause_no_more_octets_than_came() {
     let ids: Vec<ListedId> = (0..15_000).map(|id| ListedId { id, source: None, group: None }).collect();
     let octets = compose(MessageType::SREFRESH, 255, |w| _ = w.id_list(7, &ids));
     let stranger: IpAddr = at(1, 66);
-    let mut sent = rig.neighbourly(1, stranger, &octets);
+    let mut sent = rig.neighborly(1, stranger, &octets);
     sent.extend(rig.wait(Duration::from_secs(1)));
     let left: usize = sent.iter().map(|one| one.octets.len() + 20).sum();
     assert!(!sent.is_empty() && left * 2 <= (octets.len() + 20) * 3, "{left} of {}", octets.len());
-    assert!(rig.rsvp.neighbours().counters().nacks_limited > 0);
+    assert!(rig.rsvp.neighbors().counters().nacks_limited > 0);
 }
 
-/// State of a lost neighbour is sent again in parts.
+/// State of a lost neighbor is sent again in parts.
 #[test]
-fn what_a_lost_neighbour_had_is_sent_in_parts() {
+fn what_a_lost_neighbor_had_is_sent_in_parts() {
     let mut config = Config::default();
     let hello = HelloConfig { interval: Duration::from_secs(1), ..HelloConfig::default() };
-    config.neighbours.interface.hello = Some(hello);
-    let mut rig = Rig::with_neighbours(config, "10mbit");
+    config.neighbors.interface.hello = Some(hello);
+    let mut rig = Rig::with_neighbors(config, "10mbit");
     for port in 1..=1000 {
         let sent = rig.path(&Path { session: Session { port, ..session() }, ..Path::new() });
         let name = one(&sent, MessageType::PATH).message().message_id.unwrap();
-        rig.neighbourly(2, at(2, 9), &compose(MessageType::ACK, 255, |w| _ = w.ack(&name, false)));
+        rig.neighborly(2, at(2, 9), &compose(MessageType::ACK, 255, |w| _ = w.ack(&name, false)));
     }
     let say = |rig: &mut Rig, src_instance: u32| {
         let hello = Hello { ack: false, src_instance, dst_instance: 0 };

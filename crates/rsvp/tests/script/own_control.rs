@@ -81,7 +81,7 @@ fn give(
 fn grants_and_refusals_come_from_the_admission_control_of_the_program() {
     let mut control = Counted { most: 1, granted: Vec::new(), last: 0 };
     let mut config = Config::default();
-    config.neighbours.interface.reduction.reliable = false;
+    config.neighbors.interface.reduction.reliable = false;
     let mut rsvp = Rsvp::new(config, [9; 32]).unwrap();
     rsvp.handle(Time::from_secs(10), Input::Interfaces(&Rig::new().interfaces), &mut control);
     for n in [1, 2] {

@@ -86,7 +86,7 @@ fn intervals_are_spread_around_the_period() {
     }
 }
 
-/// RSVP-3.7-06, RSVP-3.7-03: the neighbour's period counts, not this node's.
+/// RSVP-3.7-06, RSVP-3.7-03: the neighbor's period counts, not this node's.
 #[test]
 fn state_lives_by_the_period_of_who_refreshes_it() {
     let mut rig = Rig::new();

@@ -134,7 +134,7 @@ fn broken(config: Config, ttl: u8) -> bool {
 #[test]
 fn hops_without_rsvp_are_found() {
     let mut distant = Config::default();
-    distant.neighbours.interface.trust.distant_hops = true;
+    distant.neighbors.interface.trust.distant_hops = true;
     assert!(!broken(Config::default(), 60));
     assert!(broken(distant, 59));
     let known = |non_rsvp| {

@@ -90,7 +90,7 @@ fn a_refusal_goes_to_all_next_hops() {
     rig.resv(&large);
     rig.resv(&Resv::wf(load(2.0 * B)).from(4, 9, group()));
     let error = Resv { extra: opaque(9), ..large }.error_octets(1, ErrorCode::POLICY, 4, false);
-    let sent = rig.neighbourly(1, at(1, 9), &error);
+    let sent = rig.neighborly(1, at(1, 9), &error);
     for n in [3, 4] {
         assert_eq!(policies(&one_to(&sent, MessageType::RESV_ERR, at(n, 9))), [opaque(9)]);
     }

@@ -14,7 +14,7 @@ fn protected() -> Path {
     Path { extra: protecting().to_vec(), ..Path::new() }
 }
 
-/// A standby copy of it, from neighbour 9 at eth3.
+/// A standby copy of it, from neighbor 9 at eth3.
 fn standby() -> Path {
     Path {
         extra: unprotected(&protecting()),
@@ -150,9 +150,9 @@ fn errors_of_the_backup_route_go_no_farther() {
     rig.resv(&resv);
     rig.path(&standby());
     let error = resv.error_octets(3, ErrorCode::ADMISSION, 2, false);
-    assert_eq!(kinds(&rig.neighbourly(3, at(3, 9), &error)), []);
+    assert_eq!(kinds(&rig.neighborly(3, at(3, 9), &error)), []);
     let error = resv.error_octets(1, ErrorCode::ADMISSION, 2, false);
-    assert_eq!(one(&rig.neighbourly(1, at(1, 9), &error), MessageType::RESV_ERR).oif, 2);
+    assert_eq!(one(&rig.neighborly(1, at(1, 9), &error), MessageType::RESV_ERR).oif, 2);
 }
 
 /// A backup route that leads back to this node is not used: its copy of the Path is dropped.
@@ -197,9 +197,9 @@ fn a_backup_route_that_turns_to_another_router_has_a_copy_at_once() {
     assert_eq!(kinds(&rig.input(Input::RouteChanged(prefix))), []);
 }
 
-/// The address of neighbour `k` at interface `n` moves to another router, and no route changes (VRRP).
+/// The address of neighbor `k` at interface `n` moves to another router, and no route changes (VRRP).
 fn moved(rig: &mut Rig, n: u32, k: u32) -> Vec<(u32, Option<bool>)> {
-    let input = Input::NeighbourMoved { ifindex: IfIndex(n), address: at(n, k) };
+    let input = Input::NeighborMoved { ifindex: IfIndex(n), address: at(n, k) };
     let mut sent = rig.input(input);
     sent.extend(rig.wait(Duration::from_millis(50)));
     sent.iter().filter(|one| one.kind() == MessageType::PATH).map(|path| (path.oif, says(path))).collect()
@@ -210,8 +210,8 @@ fn moved(rig: &mut Rig, n: u32, k: u32) -> Vec<(u32, Option<bool>)> {
 fn a_copy_goes_to_a_router_that_takes_the_place_of_its_next_router() {
     for reliable in [false, true] {
         let mut config = Config::default();
-        config.neighbours.interface.reduction.reliable = reliable;
-        let mut rig = Rig::with_neighbours(config, "10mbit");
+        config.neighbors.interface.reduction.reliable = reliable;
+        let mut rig = Rig::with_neighbors(config, "10mbit");
         rig.backup = 3;
         rig.path(&protected());
         rig.wait(Duration::from_millis(50));
@@ -220,7 +220,7 @@ fn a_copy_goes_to_a_router_that_takes_the_place_of_its_next_router() {
         }
         assert_eq!(moved(&mut rig, 3, 9), [(3, Some(false))]);
         assert_eq!(moved(&mut rig, 2, 9), [(2, Some(true))]);
-        assert_eq!(rig.rsvp.counters().neighbours_followed, 2);
+        assert_eq!(rig.rsvp.counters().neighbors_followed, 2);
         // A sender without a backup route has no copy.
         rig.backup = 0;
         let prefix = rig.routes[0].0;
@@ -239,7 +239,7 @@ fn many_copies_go_in_parts() {
     for n in 1..=200 {
         rig.path(&Path { extra: protecting().to_vec(), ..Path::of(session(), n, 1) });
     }
-    let input = Input::NeighbourMoved { ifindex: IfIndex(3), address: at(3, 9) };
+    let input = Input::NeighborMoved { ifindex: IfIndex(3), address: at(3, 9) };
     let first = rig.input(input);
     assert_eq!(first.len(), 64);
     let rest = rig.wait(Duration::from_millis(100));

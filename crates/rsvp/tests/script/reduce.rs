@@ -16,7 +16,7 @@ const LEFT: f32 = 137_500.0;
 
 fn node(change: impl FnOnce(&mut Config)) -> Rig {
     let mut config = Config::default();
-    config.neighbours.interface.reduction.reliable = false;
+    config.neighbors.interface.reduction.reliable = false;
     change(&mut config);
     let links = Links { preemption: true, ..Links::of_link("*", "10mbit".parse().unwrap()) };
     let mut rig = Rig::with_all(config, links);
@@ -104,13 +104,13 @@ fn receiver(change: impl FnOnce(&mut Config)) -> (Rig, Vec<u8>) {
 #[test]
 fn a_receiver_comes_back_with_less() {
     let (mut rig, error) = receiver(|_| {});
-    let sent = rig.neighbourly(1, at(1, 9), &error);
+    let sent = rig.neighborly(1, at(1, 9), &error);
     assert_eq!(kinds(&sent), [(MessageType::RESV, at(1, 9))]);
     assert_eq!(sent[0].rates(), [(3.0 * B, 1)]);
     assert!(
         matches!(&rig.take_events(1)[..], [RsvpEvent::ResvError { flowspec: Some(left), .. }] if *left == load(3.0 * B))
     );
-    assert_eq!(kinds(&rig.neighbourly(1, at(1, 9), &error)), []);
+    assert_eq!(kinds(&rig.neighborly(1, at(1, 9), &error)), []);
     let sent = rig.wait(Duration::from_secs(45));
     assert!(all(&sent, MessageType::RESV).iter().all(|resv| resv.rates() == [(3.0 * B, 1)]));
 }
@@ -125,14 +125,14 @@ fn without_reduction_all_is_as_ever() {
     assert_eq!(all(&sent, MessageType::RESV_TEAR).len(), 1);
     assert_eq!((rig.reservations(), rig.reserved(2)), (1, 800_000));
     let (mut rig, error) = receiver(|config| config.reduction = false);
-    assert_eq!(kinds(&rig.neighbourly(1, at(1, 9), &error)), []);
+    assert_eq!(kinds(&rig.neighborly(1, at(1, 9), &error)), []);
     assert!(matches!(&rig.take_events(1)[..], [RsvpEvent::ResvError { .. }]));
 }
 
 /// RSVPX-4495-5-05: with refresh reduction the report has a MESSAGE_ID with ACK_Desired.
 #[test]
 fn the_report_is_sent_reliably() {
-    let mut rig = node(|config| config.neighbours.interface.reduction.reliable = true);
+    let mut rig = node(|config| config.neighbors.interface.reduction.reliable = true);
     crate::capable::shown(&mut rig, 2, 9);
     let sent = reduce(&mut rig, load(80.0 * B));
     assert!(one_to(&sent, MessageType::RESV_ERR, at(2, 9)).message().message_id.is_some());

@@ -24,9 +24,9 @@ impl Pair {
 
     /// With these settings of the first and the second.
     pub(crate) fn with(up: Config, down: Config) -> Self {
-        let up = Rig::with_neighbours(up, "10mbit");
-        let mut down = Rig::with_neighbours(down, "10mbit");
-        // The second node's eth1 has the address of the first one's neighbour at eth2.
+        let up = Rig::with_neighbors(up, "10mbit");
+        let mut down = Rig::with_neighbors(down, "10mbit");
+        // The second node's eth1 has the address of the first one's neighbor at eth2.
         for (interface, address) in
             down.interfaces.iter_mut().zip([at(2, 9), at(12, 1), at(13, 1), at(14, 1)])
         {
@@ -113,16 +113,16 @@ fn states_are_refreshed_by_name() {
 /// The administrator of the first node has it forget the second one: state goes whole in both directions, the reservation stays, and
 /// summaries are in use again after that.
 #[test]
-fn a_neighbour_that_is_forgotten_gets_whole_messages() {
+fn a_neighbor_that_is_forgotten_gets_whole_messages() {
     let mut pair = Pair::new();
     pair.path();
     pair.resv();
     pair.wait(Duration::from_secs(2));
-    let forget = |pair: &mut Pair, neighbour, ifindex| {
-        let sent = pair.up.command(9, Command::ForgetNeighbour { neighbour, ifindex });
+    let forget = |pair: &mut Pair, neighbor, ifindex| {
+        let sent = pair.up.command(9, Command::ForgetNeighbor { neighbor, ifindex });
         pair.carry(sent, Vec::new());
         match pair.up.take_events(9)[..] {
-            [RsvpEvent::NeighbourForgotten { interfaces }] => interfaces,
+            [RsvpEvent::NeighborForgotten { interfaces }] => interfaces,
             ref other => panic!("{other:?}"),
         }
     };
@@ -132,14 +132,14 @@ fn a_neighbour_that_is_forgotten_gets_whole_messages() {
     pair.wait(Duration::from_secs(1));
     assert_eq!(kinds(&pair.crossed), []);
     let shown = |pair: &Pair| {
-        let view = pair.up.rsvp.neighbours().view(pair.up.now);
+        let view = pair.up.rsvp.neighbors().view(pair.up.now);
         let row = view.into_iter().find(|row| row.address == at(2, 9)).unwrap();
         (row.last_message.is_some(), row.capable, row.states)
     };
     assert_eq!(forget(&mut pair, at(2, 9), Some(IfIndex(2))), 1);
     let path = one(&pair.crossed, MessageType::PATH);
-    assert!(path.message().message_id.is_some_and(|id| id.ack_desired), "as to a new neighbour");
-    // The Resv comes whole when the neighbour refreshes it.
+    assert!(path.message().message_id.is_some_and(|id| id.ack_desired), "as to a new neighbor");
+    // The Resv comes whole when the neighbor refreshes it.
     for _ in 0..4 {
         pair.path();
         pair.resv();
@@ -158,12 +158,12 @@ fn a_neighbour_that_is_forgotten_gets_whole_messages() {
     let summaries = all(&pair.crossed, MessageType::SREFRESH).len();
     assert!(summaries >= 14, "{summaries}: {:?}", kinds(&pair.crossed));
     assert_eq!((pair.up.reservations(), pair.down.reservations()), (1, 1));
-    // Of what a neighbour sent before nothing is shown as known.
+    // Of what a neighbor sent before nothing is shown as known.
     forget(&mut pair, at(2, 9), None);
     assert_eq!(shown(&pair), (false, false, 0));
 }
 
-/// A node that restarted has no MESSAGE_IDs: it sends NACKs, and its neighbour sends whole messages.
+/// A node that restarted has no MESSAGE_IDs: it sends NACKs, and its neighbor sends whole messages.
 #[test]
 fn a_node_that_lost_its_state_gets_it_again() {
     let mut pair = Pair::new();
@@ -208,18 +208,18 @@ fn whatever_is_new_is_said_whole() {
     }
 }
 
-/// RSVPRR-2961-6-05: neighbours acknowledge nothing. After the last retransmission messages are refreshed as ever, and state
+/// RSVPRR-2961-6-05: neighbors acknowledge nothing. After the last retransmission messages are refreshed as ever, and state
 /// lives until its own lifetime is over.
 #[test]
 fn unacknowledged_state_lives_its_time() {
-    let mut rig = Rig::with_neighbours(Config::default(), "10mbit");
+    let mut rig = Rig::with_neighbors(Config::default(), "10mbit");
     crate::capable::shown(&mut rig, 1, 9);
     crate::capable::shown(&mut rig, 2, 9);
     let mut sent = rig.path(&Path::new());
     sent.extend(rig.resv(&Resv::ff(&[(load(B), 1)])));
     let start = rig.now;
     sent.extend(rig.wait(Duration::from_secs(156)));
-    assert_eq!(rig.rsvp.neighbours().counters().unacknowledged, 2, "the Path and the Resv");
+    assert_eq!(rig.rsvp.neighbors().counters().unacknowledged, 2, "the Path and the Resv");
     assert_eq!((rig.rsvp.senders(), rig.reservations()), (1, 1));
     for kind in [MessageType::PATH, MessageType::RESV] {
         let times: Vec<_> = all(&sent, kind).iter().map(|one| one.at.since(start)).collect();
@@ -294,15 +294,15 @@ fn a_message_id_that_waits_is_not_sent_after_the_tear() {
     pair.path();
     pair.resv();
     pair.wait(Duration::from_secs(2));
-    let before = pair.up.rsvp.neighbours().counters().states_summarised;
+    let before = pair.up.rsvp.neighbors().counters().states_summarised;
     for _ in 0..40_000 {
-        if pair.up.rsvp.neighbours().counters().states_summarised > before {
+        if pair.up.rsvp.neighbors().counters().states_summarised > before {
             break;
         }
         pair.wait(Duration::from_millis(5));
     }
     pair.crossed.clear();
-    assert!(pair.up.rsvp.neighbours().counters().states_summarised > before);
+    assert!(pair.up.rsvp.neighbors().counters().states_summarised > before);
     let sent = pair.up.path_tear(&Path::new());
     pair.carry(sent, Vec::new());
     pair.wait(Duration::from_secs(60));
@@ -373,7 +373,7 @@ fn a_path_goes_whole_when_the_next_hop_refreshes_nothing_any_more() {
 }
 
 fn moved(rig: &mut Rig, n: u32, address: std::net::IpAddr) -> Vec<Sent> {
-    rig.input(Input::NeighbourMoved { ifindex: IfIndex(n), address })
+    rig.input(Input::NeighborMoved { ifindex: IfIndex(n), address })
 }
 
 /// The next hop's address moves to another router at the same link, and no route changes (VRRP): that router has none of the
@@ -401,7 +401,7 @@ fn a_path_goes_whole_when_another_router_takes_the_place_of_the_next_hop() {
     }
     assert!(all(&pair.crossed, MessageType::PATH).is_empty(), "{:?}", kinds(&pair.crossed));
     assert!(!all(&pair.crossed, MessageType::SREFRESH).is_empty());
-    assert_eq!(pair.up.rsvp.counters().neighbours_followed, 1);
+    assert_eq!(pair.up.rsvp.counters().neighbors_followed, 1);
 }
 
 /// A change that is reported again and again makes the Paths of the link go in parts, one after the other.

@@ -58,7 +58,7 @@ fn the_receiver_gets_what_the_node_adds() {
     };
     let mut rig = with(Vec::new(), false);
     rig.resv(&Resv::ff(&[(load(B), 1)]));
-    let sent = rig.neighbourly(1, at(1, 9), &error(&Resv::ff(&[(load(B), 1)])));
+    let sent = rig.neighborly(1, at(1, 9), &error(&Resv::ff(&[(load(B), 1)])));
     assert_eq!(told(&sent), (ErrorCode::ADMISSION, Some(said.clone())));
 
     let here = Session { dest: at(3, 1), ..session() };
@@ -74,7 +74,7 @@ fn the_receiver_gets_what_the_node_adds() {
     rig.command(1, Command::Reserve(reserve));
     rig.take_events(1);
     let failed = Resv { session: here, ..Resv::ff(&[(load(B), 1)]) };
-    rig.neighbourly(1, at(1, 9), &error(&failed));
+    rig.neighborly(1, at(1, 9), &error(&failed));
     let events = rig.take_events(1);
     let [RsvpEvent::ResvError { told, .. }] = &events[..] else { panic!("{events:?}") };
     assert_eq!(*told, said);

@@ -237,8 +237,8 @@ fn a_link_that_comes_back_in_time_makes_no_noise() {
 fn a_path_follows_its_route_to_another_router_of_the_same_link() {
     for reliable in [false, true] {
         let mut config = Config::default();
-        config.neighbours.interface.reduction.reliable = reliable;
-        let mut rig = Rig::with_neighbours(config, "10mbit");
+        config.neighbors.interface.reduction.reliable = reliable;
+        let mut rig = Rig::with_neighbors(config, "10mbit");
         let sent = rig.path(&Path::new());
         if reliable {
             acknowledge_all(&mut rig, &sent);
@@ -291,7 +291,7 @@ fn no_path_goes_back_to_its_previous_hop() {
     assert_eq!(one(&sent, MessageType::PATH).oif, 1);
 }
 
-/// Neighbour 9 at eth2 supports refresh reduction and acknowledges all messages.
+/// Neighbor 9 at eth2 supports refresh reduction and acknowledges all messages.
 fn acknowledge_all(rig: &mut Rig, sent: &[Sent]) {
     let names: Vec<_> = sent.iter().filter_map(|one| one.message().message_id).collect();
     assert!(!names.is_empty());
@@ -303,10 +303,10 @@ fn acknowledge_all(rig: &mut Rig, sent: &[Sent]) {
     // Refresh reduction capable.
     ack[0] |= 1;
     ack[2..4].fill(0);
-    rig.neighbourly(2, at(2, 9), &ack);
+    rig.neighborly(2, at(2, 9), &ack);
 }
 
-/// RSVP-2.9-04: across hops without RSVP a message to the previous hop is routed as any packet. Between neighbours it
+/// RSVP-2.9-04: across hops without RSVP a message to the previous hop is routed as any packet. Between neighbors it
 /// leaves by their common interface.
 #[test]
 fn what_goes_back_across_a_cloud_goes_where_routing_says() {

@@ -1,7 +1,7 @@
-//! A node with four interfaces. The tests compose the messages of its neighbours and set its clock.
+//! A node with four interfaces. The tests compose the messages of its neighbors and set its clock.
 //!
 //! Interface *n* is `eth`*n*, number *n*, with addresses `10.0.n.1` and `fd00:n::1`. Each has 10 Mbit/s, of which
-//! reservations may have 7.5. [`Rig::route`] sets the routes of destinations; others have no route. Neighbour `k` at
+//! reservations may have 7.5. [`Rig::route`] sets the routes of destinations; others have no route. Neighbor `k` at
 //! interface *n* is `10.0.n.k` ([`at`]).
 //!
 //! ```text
@@ -33,14 +33,14 @@ use signalbox_rsvp::wire::{
 #[allow(unused_imports, reason = "of the rules not all")]
 pub(crate) use sent::{Reply, Sent, all, kinds, one, one_to};
 
-/// Refresh period of the neighbours by default, milliseconds.
+/// Refresh period of the neighbors by default, milliseconds.
 pub(crate) const R: u32 = 30_000;
 
 pub(crate) fn addr(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Neighbour `k` at interface `n`.
+/// Neighbor `k` at interface `n`.
 pub(crate) fn at(n: u32, k: u32) -> IpAddr {
     addr(&format!("10.0.{n}.{k}"))
 }
@@ -102,7 +102,7 @@ pub(crate) fn compose(kind: MessageType, ttl: u8, compose: impl FnOnce(&mut Writ
     octets
 }
 
-/// A Path or PathTear of a neighbour upstream; tests change the fields.
+/// A Path or PathTear of a neighbor upstream; tests change the fields.
 #[derive(Debug, Clone)]
 pub(crate) struct Path {
     pub(crate) session: Session,
@@ -123,7 +123,7 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    /// A Path of sender 1 to [`session`], from neighbour 9 at eth1.
+    /// A Path of sender 1 to [`session`], from neighbor 9 at eth1.
     pub(crate) fn new() -> Self {
         Self {
             session: session(),
@@ -140,7 +140,7 @@ impl Path {
         }
     }
 
-    /// A Path of sender `n` to `session`, from neighbour 9 at interface `iif`.
+    /// A Path of sender `n` to `session`, from neighbor 9 at interface `iif`.
     pub(crate) fn of(session: Session, n: u32, iif: u32) -> Self {
         Self {
             session,
@@ -166,7 +166,7 @@ impl Path {
     }
 }
 
-/// A Resv or ResvTear of a neighbour downstream; tests change the fields.
+/// A Resv or ResvTear of a neighbor downstream; tests change the fields.
 #[derive(Debug, Clone)]
 pub(crate) struct Resv {
     pub(crate) session: Session,
@@ -198,24 +198,24 @@ impl Resv {
         }
     }
 
-    /// FF from neighbour 9 at eth2 for [`session`].
+    /// FF from neighbor 9 at eth2 for [`session`].
     pub(crate) fn ff(flows: &[(FlowSpec, u32)]) -> Self {
         let flows = flows.iter().map(|(flowspec, n)| (Some(*flowspec), vec![sender(*n)])).collect();
         Self::of(Style::Ff, flows)
     }
 
-    /// SE from neighbour 9 at eth2 for [`session`].
+    /// SE from neighbor 9 at eth2 for [`session`].
     pub(crate) fn se(flowspec: FlowSpec, senders: &[u32]) -> Self {
         let senders = senders.iter().map(|n| sender(*n)).collect();
         Self::of(Style::Se, vec![(Some(flowspec), senders)])
     }
 
-    /// WF from neighbour 9 at eth2 for [`session`].
+    /// WF from neighbor 9 at eth2 for [`session`].
     pub(crate) fn wf(flowspec: FlowSpec) -> Self {
         Self::of(Style::Wf, vec![(Some(flowspec), Vec::new())])
     }
 
-    /// The same from neighbour `k` at interface `n`, for `session`.
+    /// The same from neighbor `k` at interface `n`, for `session`.
     pub(crate) fn from(self, n: u32, k: u32, session: Session) -> Self {
         Self { hop: RsvpHop { addr: at(n, k), lih: handle(n) }, iif: n, session, ..self }
     }
@@ -255,7 +255,7 @@ impl Resv {
         }
     }
 
-    /// A ResvErr of this request's flow descriptors, from neighbour 9 at interface `iif`.
+    /// A ResvErr of this request's flow descriptors, from neighbor 9 at interface `iif`.
     pub(crate) fn error_octets(&self, iif: u32, code: ErrorCode, value: u16, in_place: bool) -> Vec<u8> {
         let flags = if in_place { ErrorFlags::IN_PLACE } else { ErrorFlags::default() };
         compose(MessageType::RESV_ERR, 255, |w| {
@@ -281,7 +281,7 @@ pub(crate) struct Rig {
     pub(crate) routes: Vec<(Prefix, u32)>,
     /// Interface of the backup route of all unicast destinations; 0: they have no backup route.
     pub(crate) backup: u32,
-    /// Number of the neighbour at the end of unicast routes.
+    /// Number of the neighbor at the end of unicast routes.
     pub(crate) gateway: u32,
     /// Incoming and outgoing interfaces by group and source.
     pub(crate) trees: BTreeMap<(IpAddr, IpAddr), (u32, Vec<u32>)>,
@@ -304,30 +304,30 @@ impl Rig {
         Self::with_links(config, "10mbit")
     }
 
-    /// A node whose neighbours may be behind nodes without RSVP.
+    /// A node whose neighbors may be behind nodes without RSVP.
     pub(crate) fn distant() -> Self {
         let mut config = Config::default();
-        config.neighbours.interface.trust.distant_hops = true;
+        config.neighbors.interface.trust.distant_hops = true;
         Self::with(config)
     }
 
     /// A node whose links have this capacity.
     pub(crate) fn with_links(config: Config, capacity: &str) -> Self {
         let mut config = config;
-        // The neighbours support RFC 2205 only.
-        config.neighbours.interface.reduction.reliable = false;
-        Self::with_neighbours(config, capacity)
+        // The neighbors support RFC 2205 only.
+        config.neighbors.interface.reduction.reliable = false;
+        Self::with_neighbors(config, capacity)
     }
 
-    /// A node with its own settings for neighbours.
-    pub(crate) fn with_neighbours(config: Config, capacity: &str) -> Self {
+    /// A node with its own settings for neighbors.
+    pub(crate) fn with_neighbors(config: Config, capacity: &str) -> Self {
         Self::with_all(config, signalbox_resources::Config::of_link("*", capacity.parse().unwrap()))
     }
 
-    /// A node with these links and policy, whose neighbours support RFC 2205 only.
+    /// A node with these links and policy, whose neighbors support RFC 2205 only.
     pub(crate) fn with_resources(links: signalbox_resources::Config) -> Self {
         let mut config = Config::default();
-        config.neighbours.interface.reduction.reliable = false;
+        config.neighbors.interface.reduction.reliable = false;
         Self::with_all(config, links)
     }
 
@@ -500,11 +500,11 @@ impl Rig {
     }
 
     pub(crate) fn resv(&mut self, resv: &Resv) -> Vec<Sent> {
-        self.neighbourly(resv.iif, resv.hop.addr, &resv.octets())
+        self.neighborly(resv.iif, resv.hop.addr, &resv.octets())
     }
 
     pub(crate) fn resv_tear(&mut self, resv: &Resv) -> Vec<Sent> {
-        self.neighbourly(resv.iif, resv.hop.addr, &resv.tear_octets())
+        self.neighborly(resv.iif, resv.hop.addr, &resv.tear_octets())
     }
 
     /// The reservation at interface `n` is lost.
@@ -515,8 +515,8 @@ impl Rig {
         self.input(Input::Lost { key, grant, why })
     }
 
-    /// Gives a message that is addressed to this node, by interface `iif` from the neighbour `src`.
-    pub(crate) fn neighbourly(&mut self, iif: u32, src: IpAddr, octets: &[u8]) -> Vec<Sent> {
+    /// Gives a message that is addressed to this node, by interface `iif` from the neighbor `src`.
+    pub(crate) fn neighborly(&mut self, iif: u32, src: IpAddr, octets: &[u8]) -> Vec<Sent> {
         let dst = if src.is_ipv6() { addr(&format!("fd00:{iif}::1")) } else { at(iif, 1) };
         self.packet(iif, src, dst, 255, octets)
     }

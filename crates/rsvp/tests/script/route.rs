@@ -65,7 +65,7 @@ fn another_previous_hop_gets_the_resv_at_once() {
     let sent = rig.wait(Duration::from_secs(45));
     assert!(all(&sent, MessageType::RESV).iter().all(|one| one.dst == at(4, 9)));
     assert_eq!(rig.rsvp.counters().hop_changes, 1);
-    // The same if both hops are neighbours at one interface.
+    // The same if both hops are neighbors at one interface.
     let mut rig = Rig::new();
     rig.path(&Path::new());
     rig.path(&Path { hop: RsvpHop { addr: at(1, 8), lih: 5 }, ..Path::new() });

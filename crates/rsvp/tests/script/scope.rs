@@ -28,7 +28,7 @@ fn sources(senders: &[u32]) -> Vec<IpAddr> {
     senders.iter().map(|n| sender(*n).src).collect()
 }
 
-/// WF from neighbour 9 at interface `n`, for these senders; for all if there are none.
+/// WF from neighbor 9 at interface `n`, for these senders; for all if there are none.
 fn wf(n: u32, rate: f32, senders: &[u32]) -> Resv {
     Resv { scope: sources(senders), ..Resv::wf(load(rate)).from(n, 9, group()) }
 }
@@ -125,7 +125,7 @@ fn the_scope_of_an_error_is_pruned_for_each_interface() {
     rig.resv(&wf(4, 3.0 * B, &[]));
     let mut error = |senders: &[u32]| {
         let failed = wf(3, 4.0 * B, senders);
-        let sent = rig.neighbourly(1, at(1, 9), &failed.error_octets(1, ErrorCode::POLICY, 0, false));
+        let sent = rig.neighborly(1, at(1, 9), &failed.error_octets(1, ErrorCode::POLICY, 0, false));
         let mut events: Vec<_> = sent.iter().map(|one| (one.dst, one.scope().unwrap())).collect();
         events.sort();
         events
@@ -165,6 +165,6 @@ fn refreshes_go_on_at_this_nodes_own_pace() {
         assert!(times.windows(2).all(|two| two[1].since(two[0]) >= Duration::from_secs(15)));
     }
     let error = resv.error_octets(1, ErrorCode::POLICY, 0, false);
-    assert_eq!(kinds(&rig.neighbourly(1, at(1, 9), &error)), [(MessageType::RESV_ERR, at(3, 9))]);
+    assert_eq!(kinds(&rig.neighborly(1, at(1, 9), &error)), [(MessageType::RESV_ERR, at(3, 9))]);
     assert_eq!(all(&rig.path_tear(&Path::of(group(), 1, 1)), MessageType::PATH_TEAR).len(), 2);
 }

@@ -60,7 +60,7 @@ fn a_blockade_is_of_one_session_and_sender() {
         rig.resv(&Resv::ff(&[(load(2.0 * B), 1), (load(2.0 * B), 2)]).from(4, 9, of));
     }
     let failed = Resv::ff(&[(load(4.0 * B), 1)]).from(3, 9, group());
-    rig.neighbourly(1, at(1, 9), &failed.error_octets(1, ErrorCode::ADMISSION, 2, true));
+    rig.neighborly(1, at(1, 9), &failed.error_octets(1, ErrorCode::ADMISSION, 2, true));
     assert_eq!(rig.rsvp.counters().blockades, 1);
     let sent = rig.wait(Duration::from_secs(45));
     let mut seen = 0;

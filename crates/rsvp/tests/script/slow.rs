@@ -1,4 +1,4 @@
-//! The slow refresh period Rs towards neighbours that acknowledge (draft-pan-rsvp-timer-00 §3.2, RFC 2961).
+//! The slow refresh period Rs towards neighbors that acknowledge (draft-pan-rsvp-timer-00 §3.2, RFC 2961).
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ fn slow(steep: bool) -> Config {
         ..Config::default()
     };
     // An Srefresh for each refresh: they are counted.
-    config.neighbours.interface.reduction.summaries = 250;
-    config.neighbours.interface.reduction.all_nodes_capable = true;
+    config.neighbors.interface.reduction.summaries = 250;
+    config.neighbors.interface.reduction.all_nodes_capable = true;
     config
 }
 
@@ -48,7 +48,7 @@ fn run(pair: &mut Pair, seconds: u64) {
 /// RSVPST-3.2-03, RSVPST-3.3-02, RSVPST-X-04: after an answer no copy follows, and the period grows to Rs by Slew.Max at
 /// most. It stands in an acknowledged message before it is the interval.
 #[test]
-fn the_period_grows_to_rs_once_the_neighbour_answers() {
+fn the_period_grows_to_rs_once_the_neighbor_answers() {
     assert_eq!((Staged::default().slow, Staged::default().slow_refresh), (Duration::from_secs(900), false));
     let mut pair = Pair::with(slow(false), slow(false));
     let sent = pair.up.path(&Path::new());
@@ -91,7 +91,7 @@ fn without_an_answer_the_period_stays() {
         sent.extend(pair.up.wait(10 * SECOND));
         pair.up.path(&Path::new());
     }
-    // The neighbour is gone: the longer period is sent three times by RFC 2961 §6, and once without MESSAGE_ID. The next refresh
+    // The neighbor is gone: the longer period is sent three times by RFC 2961 §6, and once without MESSAGE_ID. The next refresh
     // comes after R.
     let periods = announced(&sent);
     let (raised, after) = periods.split_at(periods.len().min(4));

@@ -27,12 +27,12 @@ fn a_refresh_has_the_octets_of_the_first_message() {
     old.resv(&resv);
     old.wait(Duration::from_secs(40));
     let path_refresh = old.packet(1, sender(1).src, session().dest, 60, &path.octets());
-    let resv_refresh = old.neighbourly(2, at(2, 9), &resv.octets());
+    let resv_refresh = old.neighborly(2, at(2, 9), &resv.octets());
     assert_eq!((path_refresh, resv_refresh), (vec![], vec![]));
     let mut fresh = Rig::new();
     let sent = fresh.packet(1, sender(1).src, session().dest, 60, &path.octets());
     one(&sent, MessageType::PATH);
-    let sent = fresh.neighbourly(2, at(2, 9), &resv.octets());
+    let sent = fresh.neighborly(2, at(2, 9), &resv.octets());
     assert_eq!(one(&sent, MessageType::RESV).rates(), [(B, 1)]);
     let state = |rig: &Rig| {
         rig.rsvp
@@ -329,7 +329,7 @@ fn wildcards_take_the_senders_that_route_there() {
     assert!(all(&sent, MessageType::RESV).iter().all(|one| one.dst == at(1, 9)));
 }
 
-/// RSVP-3.3-07: a Resv of one of three neighbours on a LAN causes one message upstream, and none on the LAN.
+/// RSVP-3.3-07: a Resv of one of three neighbors on a LAN causes one message upstream, and none on the LAN.
 #[test]
 fn a_change_makes_no_burst() {
     let mut rig = tree();

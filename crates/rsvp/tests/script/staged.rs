@@ -21,12 +21,12 @@ fn staged() -> Config {
 /// Two nodes of plain RFC 2205, of which the first has staged timers.
 fn plain_pair() -> Pair {
     let (mut up, mut down) = (staged(), Config::default());
-    up.neighbours.interface.reduction.reliable = false;
-    down.neighbours.interface.reduction.reliable = false;
+    up.neighbors.interface.reduction.reliable = false;
+    down.neighbors.interface.reduction.reliable = false;
     Pair::with(up, down)
 }
 
-/// Lets time pass while neighbours refresh their state each 10 s.
+/// Lets time pass while neighbors refresh their state each 10 s.
 fn run(rig: &mut Rig, seconds: u64, path: &Path, resv: Option<&Resv>) -> Vec<Sent> {
     let mut sent = Vec::new();
     for _ in 0..seconds / 10 {
@@ -138,10 +138,10 @@ fn each_interface_has_its_own_stages() {
     begin(&times(&sent, MessageType::PATH, 3, start), &DEFAULT);
 }
 
-/// RSVPST-5.1-01, RSVPST-X-01, RSVPST-X-02: a neighbour of RFC 2205 notices nothing but more messages. None of them has
+/// RSVPST-5.1-01, RSVPST-X-01, RSVPST-X-02: a neighbor of RFC 2205 notices nothing but more messages. None of them has
 /// the draft's types or flag, and the period in them is the one that follows.
 #[test]
-fn neighbours_notice_nothing_but_more_messages() {
+fn neighbors_notice_nothing_but_more_messages() {
     let mut pair = plain_pair();
     for _ in 0..20 {
         pair.path();
@@ -175,11 +175,11 @@ fn acknowledged_messages_have_no_stages() {
     }
 }
 
-/// RSVPST-X-03: a neighbour that acknowledges nothing gets the three transmissions of RFC 2961 and no stages. Then it
+/// RSVPST-X-03: a neighbor that acknowledges nothing gets the three transmissions of RFC 2961 and no stages. Then it
 /// counts as one of RFC 2205, and the next change is sent in stages.
 #[test]
-fn a_neighbour_without_answers_gets_stages_from_the_next_change_on() {
-    let mut rig = Rig::with_neighbours(staged(), "10mbit");
+fn a_neighbor_without_answers_gets_stages_from_the_next_change_on() {
+    let mut rig = Rig::with_neighbors(staged(), "10mbit");
     crate::capable::shown(&mut rig, 2, 9);
     let start = rig.now;
     let mut sent = rig.path(&Path::new());
@@ -305,7 +305,7 @@ fn tears_are_repeated_up_to_the_refresh_period() {
 }
 
 /// RSVPST-X-08, RSVPST-X-09: a new Path or Resv ends the repetition of its tear at once, and of no other tear. A second
-/// tear from the neighbour changes nothing.
+/// tear from the neighbor changes nothing.
 #[test]
 fn new_state_ends_the_repetition_of_its_tear() {
     let path = |n| Path::of(crate::rig::session(), n, 1);
@@ -382,22 +382,22 @@ fn a_repeated_tear_is_acknowledged_again() {
 /// RSVPST-A.2-01: an acknowledgment of what was never sent is dropped.
 #[test]
 fn an_unknown_acknowledgment_is_dropped() {
-    let mut rig = Rig::with_neighbours(staged(), "10mbit");
+    let mut rig = Rig::with_neighbors(staged(), "10mbit");
     let ack = compose(MessageType::ACK, 255, |w| {
         w.body(&[0, 12, 24, 1, 0, 0, 0, 9, 0, 0, 0, 7]);
     });
-    assert_eq!(rig.neighbourly(1, at(1, 9), &ack), []);
+    assert_eq!(rig.neighborly(1, at(1, 9), &ack), []);
     assert_eq!(rig.wait(10 * SECOND), []);
 }
 
 /// A node with a group behind eth2.
 pub(crate) fn with_group(config: Config) -> (Rig, Session) {
-    let mut rig = Rig::with_neighbours(config, "10mbit");
+    let mut rig = Rig::with_neighbors(config, "10mbit");
     rig.trees.insert((group().dest, sender(1).src), (1, vec![2]));
     (rig, group())
 }
 
-/// Neighbour `k` at eth2 acknowledges the MESSAGE_IDs of these messages.
+/// Neighbor `k` at eth2 acknowledges the MESSAGE_IDs of these messages.
 pub(crate) fn acknowledge(rig: &mut Rig, k: u32, sent: &[Sent]) -> Vec<Sent> {
     let ids: Vec<_> =
         sent.iter().filter(|one| one.oif == 2).filter_map(|one| one.message().message_id).collect();
@@ -412,7 +412,7 @@ pub(crate) fn acknowledge(rig: &mut Rig, k: u32, sent: &[Sent]) -> Vec<Sent> {
     // Refresh reduction capable.
     ack[0] |= 1;
     ack[2..4].fill(0);
-    rig.neighbourly(2, at(2, k), &ack)
+    rig.neighborly(2, at(2, k), &ack)
 }
 
 /// RSVPST-5.4-03, RSVPST-A.2-02: a PathTear is repeated until each next hop with a reservation answered it.
@@ -428,7 +428,7 @@ fn a_tear_waits_for_all_next_hops_with_reservations() {
     let sent = rig.path_tear(&path);
     one(&sent, MessageType::PATH_TEAR);
     assert_eq!((rig.rsvp.senders(), rig.reserved(2)), (0, 0));
-    // Neighbour 9 has no reservation, neighbour 7 is one of two.
+    // Neighbor 9 has no reservation, neighbor 7 is one of two.
     for k in [9, 7] {
         acknowledge(&mut rig, k, &sent);
     }

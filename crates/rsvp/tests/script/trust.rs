@@ -27,7 +27,7 @@ fn path_err(code: ErrorCode) -> Vec<u8> {
     })
 }
 
-/// A node with a reservation of sender 1 from neighbour 9 at eth2.
+/// A node with a reservation of sender 1 from neighbor 9 at eth2.
 fn reserved() -> (Rig, Resv) {
     let mut rig = Rig::new();
     rig.path(&Path::new());
@@ -67,7 +67,7 @@ fn a_reservation_comes_from_where_its_hop_is() {
         }
     }
     assert_eq!(rig.reserved(2), 10_000);
-    let (engine, layer) = (rig.rsvp.counters(), rig.rsvp.neighbours().counters());
+    let (engine, layer) = (rig.rsvp.counters(), rig.rsvp.neighbors().counters());
     assert_eq!((engine.wrong_interface, layer.wrong_source, layer.distant), (2, 2, 2));
     assert_eq!(kinds(&rig.resv_tear(&resv)), [(MessageType::RESV_TEAR, at(1, 9))]);
 }
@@ -75,9 +75,9 @@ fn a_reservation_comes_from_where_its_hop_is() {
 #[test]
 fn odd_networks_switch_the_rules_off() {
     let mut config = Config::default();
-    config.neighbours.interface.trust.distant_hops = true;
-    config.neighbours.interface.trust.any_source = true;
-    config.neighbours.interface.trust.any_destination = true;
+    config.neighbors.interface.trust.distant_hops = true;
+    config.neighbors.interface.trust.any_source = true;
+    config.neighbors.interface.trust.any_destination = true;
     let mut rig = Rig::with(config);
     let path = Path::new();
     rig.packet(1, sender(1).src, at(1, 1), 50, &path.octets());
@@ -93,7 +93,7 @@ fn a_path_is_addressed_to_its_session() {
     for dst in [at(1, 1), at(3, 1)] {
         assert_eq!(kinds(&rig.packet(1, sender(1).src, dst, 60, &path.octets())), []);
     }
-    assert_eq!((rig.rsvp.sessions(), rig.rsvp.neighbours().counters().wrong_destination), (0, 2));
+    assert_eq!((rig.rsvp.sessions(), rig.rsvp.neighbors().counters().wrong_destination), (0, 2));
     rig.path(&path);
     rig.packet(1, sender(1).src, at(1, 1), 60, &path.tear_octets());
     assert_eq!(rig.rsvp.sessions(), 1);
@@ -112,7 +112,7 @@ fn a_path_comes_from_its_sender() {
     assert_eq!(rig.rsvp.senders(), 1);
 
     let mut config = Config::default();
-    config.neighbours.interface.trust.any_source = true;
+    config.neighbors.interface.trust.any_source = true;
     let mut rig = Rig::with(config);
     rig.packet(path.iif, stranger, path.session.dest, path.ttl, &path.octets());
     assert_eq!(rig.rsvp.senders(), 1);
@@ -122,7 +122,7 @@ fn a_path_comes_from_its_sender() {
 fn a_path_that_was_routed_makes_no_state() {
     let mut rig = Rig::new();
     assert_eq!(kinds(&rig.path(&Path { ttl: 59, send_ttl: 60, ..Path::new() })), []);
-    assert_eq!((rig.rsvp.sessions(), rig.rsvp.neighbours().counters().distant), (0, 1));
+    assert_eq!((rig.rsvp.sessions(), rig.rsvp.neighbors().counters().distant), (0, 1));
 }
 
 #[test]
@@ -138,14 +138,14 @@ fn a_tear_from_another_interface_ends_nothing() {
 fn errors_come_from_where_the_state_is() {
     let (mut rig, resv) = reserved();
     // A PathErr by an interface by which the Path did not leave.
-    assert_eq!(kinds(&rig.neighbourly(3, at(3, 9), &path_err(ErrorCode::ADMISSION))), []);
+    assert_eq!(kinds(&rig.neighborly(3, at(3, 9), &path_err(ErrorCode::ADMISSION))), []);
     // A ResvErr whose hop is right, by another interface, and from another source.
     let error = resv.error_octets(1, ErrorCode::ADMISSION, 2, false);
-    assert_eq!(kinds(&rig.neighbourly(4, at(1, 9), &error)), []);
-    assert_eq!(kinds(&rig.neighbourly(1, at(1, 66), &error)), []);
+    assert_eq!(kinds(&rig.neighborly(4, at(1, 9), &error)), []);
+    assert_eq!(kinds(&rig.neighborly(1, at(1, 66), &error)), []);
     assert_eq!((rig.rsvp.counters().wrong_interface, rig.rsvp.counters().blockades), (2, 0));
-    assert_eq!(kinds(&rig.neighbourly(1, at(1, 9), &error)), [(MessageType::RESV_ERR, at(2, 9))]);
-    let passed = rig.neighbourly(2, at(2, 9), &path_err(ErrorCode::ADMISSION));
+    assert_eq!(kinds(&rig.neighborly(1, at(1, 9), &error)), [(MessageType::RESV_ERR, at(2, 9))]);
+    let passed = rig.neighborly(2, at(2, 9), &path_err(ErrorCode::ADMISSION));
     assert_eq!(kinds(&passed), [(MessageType::PATH_ERR, at(1, 9))]);
 }
 
@@ -155,7 +155,7 @@ fn an_error_never_returns_to_where_it_came_from() {
     // A Path whose RSVP_HOP is the router downstream.
     rig.path(&Path { hop: RsvpHop { addr: at(2, 9), lih: 1 }, ..Path::new() });
     for code in [ErrorCode::ADMISSION, ErrorCode::RSVP_SYSTEM, ErrorCode::NO_PATH] {
-        assert_eq!(kinds(&rig.neighbourly(2, at(2, 9), &path_err(code))), []);
+        assert_eq!(kinds(&rig.neighborly(2, at(2, 9), &path_err(code))), []);
     }
     assert_eq!(rig.rsvp.counters().errors_returning, 3);
 }
@@ -168,14 +168,14 @@ fn errors_are_limited_for_each_state() {
     rig.resv(&resv);
     let (mut path_errors, mut resv_errors) = (0, 0);
     for _ in 0..100 {
-        path_errors += rig.neighbourly(2, at(2, 9), &path_err(ErrorCode::RSVP_SYSTEM)).len();
+        path_errors += rig.neighborly(2, at(2, 9), &path_err(ErrorCode::RSVP_SYSTEM)).len();
         let error = resv.error_octets(1, ErrorCode::POLICY, 0, false);
-        resv_errors += rig.neighbourly(1, at(1, 9), &error).len();
+        resv_errors += rig.neighborly(1, at(1, 9), &error).len();
     }
     assert!((1..=5).contains(&path_errors) && (1..=5).contains(&resv_errors), "{path_errors} {resv_errors}");
     assert!(rig.rsvp.counters().errors_limited > 180);
     rig.wait(Duration::from_secs(5));
-    let sent = rig.neighbourly(2, at(2, 9), &path_err(ErrorCode::RSVP_SYSTEM));
+    let sent = rig.neighborly(2, at(2, 9), &path_err(ErrorCode::RSVP_SYSTEM));
     assert_eq!(kinds(&sent), [(MessageType::PATH_ERR, at(1, 9))]);
 }
 
@@ -217,19 +217,19 @@ fn nothing_is_answered_before_the_interfaces_are_known() {
     let mut rig = Rig::new();
     rig.rsvp = Rsvp::new(Config::default(), [9; 32]).unwrap();
     assert_eq!(kinds(&rig.path(&Path::new())), []);
-    assert_eq!(kinds(&rig.neighbourly(1, at(1, 9), &path_err(ErrorCode::ADMISSION))), []);
+    assert_eq!(kinds(&rig.neighborly(1, at(1, 9), &path_err(ErrorCode::ADMISSION))), []);
     assert_eq!((rig.rsvp.sessions(), rig.rsvp.counters().disabled), (0, 2));
 }
 
 #[test]
 fn an_error_of_this_node_is_not_taken_back() {
     let (mut rig, _) = reserved();
-    assert_eq!(kinds(&rig.neighbourly(2, at(1, 1), &path_err(ErrorCode::ADMISSION))), []);
+    assert_eq!(kinds(&rig.neighborly(2, at(1, 1), &path_err(ErrorCode::ADMISSION))), []);
     assert_eq!(rig.rsvp.counters().own, 1);
 }
 
 #[test]
-fn no_neighbour_holds_state_for_longer_than_the_limit() {
+fn no_neighbor_holds_state_for_longer_than_the_limit() {
     let day = 24 * 3_600_000;
     let mut rig = Rig::new();
     rig.path(&Path { period: day, ..Path::new() });
@@ -239,7 +239,7 @@ fn no_neighbour_holds_state_for_longer_than_the_limit() {
     assert_eq!((rig.reserved(2), rig.rsvp.senders()), (10_000, 1));
     rig.wait(Duration::from_secs(20));
     assert_eq!((rig.reserved(2), rig.rsvp.senders(), rig.rsvp.sessions()), (0, 0, 0));
-    // A node that refreshes seldom itself keeps its neighbours' state for as long as the RFC says.
+    // A node that refreshes seldom itself keeps its neighbors' state for as long as the RFC says.
     let mut config = Config::default();
     config.interface.refresh = Duration::from_secs(600);
     let mut rig = Rig::with(config);
@@ -290,7 +290,7 @@ fn srefresh(listed: &[(u32, IpAddr, IpAddr)]) -> Vec<u8> {
 
 /// A node with 300 sessions of the group, by one source.
 fn crowded() -> Rig {
-    let mut rig = Rig::with_neighbours(Config::default(), "10mbit");
+    let mut rig = Rig::with_neighbors(Config::default(), "10mbit");
     rig.trees.insert((group().dest, sender(1).src), (1, vec![2]));
     for port in 1..=300 {
         rig.path(&Path { session: Session { port, ..group() }, ..Path::of(group(), 1, 1) });
@@ -323,7 +323,7 @@ fn unknown_names_of_groups_are_answered_for_those_on_the_tree() {
     let mut rig = crowded();
     let nacks = |rig: &mut Rig, iif: u32, source: IpAddr, group: IpAddr| -> usize {
         let octets = srefresh(&[(1, source, group)]);
-        let mut sent = rig.neighbourly(iif, at(iif, 9), &octets);
+        let mut sent = rig.neighborly(iif, at(iif, 9), &octets);
         sent.extend(rig.wait(Duration::from_millis(300)));
         sent.iter().map(|one| one.message().acks().filter(|(_, negative)| *negative).count()).sum()
     };
@@ -369,11 +369,11 @@ fn a_flood_of_forged_sources_leaves_sessions_to_other_interfaces() {
     }
 }
 
-/// The previous hop of a Path is not proved: one link with any number of them leaves places to neighbours on others.
+/// The previous hop of a Path is not proved: one link with any number of them leaves places to neighbors on others.
 #[test]
 fn previous_hops_of_one_link_leave_places_to_other_links() {
     let mut config = Config::default();
-    config.neighbours.max_neighbours = 64;
+    config.neighbors.max_neighbors = 64;
     let mut rig = Rig::with(config);
     for n in 0..200_u16 {
         let hop = RsvpHop { addr: IpAddr::from((0x0a00_4000 + u32::from(n)).to_be_bytes()), lih: n.into() };
@@ -478,16 +478,16 @@ fn a_wildcard_resv_goes_to_many_previous_hops_in_parts() {
     assert!(last.len() >= 1000 - 64 && sent + later.len() < 3000, "{} {}", last.len(), later.len());
 }
 
-/// A Bundle of this Path, as the neighbour `k` at the interface of the Path sends it.
+/// A Bundle of this Path, as the neighbor `k` at the interface of the Path sends it.
 fn bundled(path: &Path, rig: &mut Rig) -> Vec<Sent> {
     let octets = compose(MessageType::BUNDLE, 255, |w| _ = w.body(&path.octets()));
-    rig.neighbourly(path.iif, path.hop.addr, &octets)
+    rig.neighborly(path.iif, path.hop.addr, &octets)
 }
 
-/// A Bundle has the source of its neighbour, so that no filter judges the senders in it: routing does.
+/// A Bundle has the source of its neighbor, so that no filter judges the senders in it: routing does.
 #[test]
 fn a_path_in_a_bundle_comes_from_where_its_sender_is() {
-    let reducing = || Rig::with_neighbours(Config::default(), "10mbit");
+    let reducing = || Rig::with_neighbors(Config::default(), "10mbit");
     // The sender is behind eth1. A node at eth3 announces it, with its own address as the hop.
     let forged = Path::of(session(), 1, 3);
     let mut rig = reducing();
@@ -509,8 +509,8 @@ fn a_path_in_a_bundle_comes_from_where_its_sender_is() {
     assert_eq!(rig.rsvp.senders(), 1);
 
     let mut config = Config::default();
-    config.neighbours.interface.trust.any_source = true;
-    let mut rig = Rig::with_neighbours(config, "10mbit");
+    config.neighbors.interface.trust.any_source = true;
+    let mut rig = Rig::with_neighbors(config, "10mbit");
     bundled(&forged, &mut rig);
     assert_eq!(rig.rsvp.senders(), 1);
 }
@@ -518,14 +518,14 @@ fn a_path_in_a_bundle_comes_from_where_its_sender_is() {
 /// Paths that wait for routing have little room, and find it again.
 #[test]
 fn paths_in_bundles_that_wait_are_few() {
-    let mut rig = Rig::with_neighbours(Config::default(), "10mbit");
+    let mut rig = Rig::with_neighbors(Config::default(), "10mbit");
     let octets = compose(MessageType::BUNDLE, 255, |w| {
         for n in 1..=200 {
             w.body(&Path::of(session(), n, 3).octets());
         }
     });
     for _ in 0..10 {
-        rig.neighbourly(3, at(3, 9), &octets);
+        rig.neighborly(3, at(3, 9), &octets);
     }
     assert_eq!((rig.rsvp.senders(), rig.rsvp.counters().announced_elsewhere), (0, 2000));
     let all = rig.rsvp.counters().overload;

@@ -7,7 +7,7 @@ use signalbox_rsvp::wire::{ListedId, MessageType, RsvpHop};
 
 use crate::rig::{B, Path, Resv, Rig, all, at, compose, group, kinds, load, one, sender, tspec};
 
-/// Data of sender 1 come by eth1 and leave by eth3; Paths come by eth2 as well. A neighbour at eth3 has a reservation.
+/// Data of sender 1 come by eth1 and leave by eth3; Paths come by eth2 as well. A neighbor at eth3 has a reservation.
 fn both() -> Rig {
     let mut rig = Rig::new();
     rig.trees.insert((group().dest, sender(1).src), (1, vec![3]));
@@ -151,7 +151,7 @@ fn what_is_for_an_application_alone_outlives_the_tear_of_what_is_forwarded() {
 /// The MESSAGE_ID of the former previous hop does not refresh the state of the new one.
 #[test]
 fn the_name_of_a_path_goes_with_its_previous_hop() {
-    let mut rig = Rig::with_neighbours(signalbox_rsvp::engine::Config::default(), "10mbit");
+    let mut rig = Rig::with_neighbors(signalbox_rsvp::engine::Config::default(), "10mbit");
     let path = Path::of(crate::rig::session(), 1, 1);
     let octets = crate::named::named(path.octets(), 5);
     rig.packet(1, path.sender.src, path.session.dest, path.ttl, &octets);
@@ -160,7 +160,7 @@ fn the_name_of_a_path_goes_with_its_previous_hop() {
         rig.wait(Duration::from_secs(25));
         let ids = [ListedId { id: 5, source: None, group: None }];
         let refresh = compose(MessageType::SREFRESH, 255, |w| _ = w.id_list(crate::named::EPOCH, &ids));
-        rig.neighbourly(1, at(1, 9), &refresh);
+        rig.neighborly(1, at(1, 9), &refresh);
     }
     assert_eq!(rig.rsvp.senders(), 0);
 }

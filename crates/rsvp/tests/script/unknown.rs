@@ -41,10 +41,10 @@ fn tears_and_errors_take_them_along() {
         w.session(&session(), false).error_spec(&error()).body(&extra);
         w.sender_template(&sender(1)).sender_tspec(&tspec(B));
     });
-    let sent = rig.neighbourly(2, at(2, 9), &path_err);
+    let sent = rig.neighborly(2, at(2, 9), &path_err);
     assert_eq!(carried(&one(&sent, MessageType::PATH_ERR)), [kept(1)]);
     let resv = Resv { extra: extra.clone(), ..Resv::ff(&[(load(B), 1)]) };
-    let sent = rig.neighbourly(1, at(1, 9), &resv.error_octets(1, ErrorCode::POLICY, 0, false));
+    let sent = rig.neighborly(1, at(1, 9), &resv.error_octets(1, ErrorCode::POLICY, 0, false));
     assert_eq!(carried(&one(&sent, MessageType::RESV_ERR)), [kept(1)]);
     let sent = rig.resv_tear(&resv);
     assert_eq!(carried(&one(&sent, MessageType::RESV_TEAR)), [kept(1)]);
@@ -133,7 +133,7 @@ fn traffic_control_judges_its_types() {
     rig.path(&Path { extra: policy(77), ..Path::new() });
     assert_eq!(rig.rsvp.senders(), 1);
     let resv = Resv { extra: policy(78), ..Resv::ff(&[(load(B), 1)]) };
-    let sent = rig.neighbourly(2, at(2, 9), &retyped(resv.octets(), Class::FLOWSPEC, 1));
+    let sent = rig.neighborly(2, at(2, 9), &retyped(resv.octets(), Class::FLOWSPEC, 1));
     let answer = one(&sent, MessageType::RESV_ERR);
     assert_eq!((answer.error().code, answer.error().value), (ErrorCode::UNKNOWN_C_TYPE, 0x0901));
     // The answer has the rejected object.
@@ -154,13 +154,13 @@ fn an_application_is_informed_of_a_type_that_is_not_known() {
     rig.command(1, Command::Reserve(reserve));
     rig.take_events(1);
     let failed = Resv { session: here, ..Resv::ff(&[(load(B), 1)]) };
-    rig.neighbourly(1, at(1, 9), &failed.error_octets(1, ErrorCode::UNKNOWN_C_TYPE, 0x0902, false));
+    rig.neighborly(1, at(1, 9), &failed.error_octets(1, ErrorCode::UNKNOWN_C_TYPE, 0x0902, false));
     let events = rig.take_events(1);
     let [RsvpEvent::ResvError { error, .. }] = &events[..] else { panic!("{events:?}") };
     assert_eq!((error.code, error.value), (ErrorCode::UNKNOWN_C_TYPE, 0x0902));
 }
 
-/// RSVP-A.2-02: the handle in a neighbour's Path is returned, zero too.
+/// RSVP-A.2-02: the handle in a neighbor's Path is returned, zero too.
 #[test]
 fn handles_are_returned_as_they_came() {
     for lih in [0, 1, u32::MAX] {

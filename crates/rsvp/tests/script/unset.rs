@@ -84,7 +84,7 @@ fn a_flowspec_without_packet_sizes_is_granted_in_each_style_and_service() {
         for (style, senders) in [(Style::Wf, &[][..]), (Style::Ff, &[1, 2]), (Style::Se, &[1, 2])] {
             let mut rig = rig(&given());
             let octets = resv(style, &flowspec, senders);
-            let sent = rig.neighbourly(2, at(2, 9), &octets);
+            let sent = rig.neighborly(2, at(2, 9), &octets);
             let up = one(&sent, MessageType::RESV);
             assert_eq!(up.dst, at(1, 9), "{style}");
             assert_eq!(rig.reserved(2), flows(style), "{style}");
@@ -95,7 +95,7 @@ fn a_flowspec_without_packet_sizes_is_granted_in_each_style_and_service() {
                 assert_eq!(sent.rspec.is_some(), flowspec.len() > 36, "{style}");
             }
             // A repetition is a refresh.
-            assert_eq!(kinds(&rig.neighbourly(2, at(2, 9), &octets)), [], "{style}");
+            assert_eq!(kinds(&rig.neighborly(2, at(2, 9), &octets)), [], "{style}");
         }
     }
 }
@@ -103,7 +103,7 @@ fn a_flowspec_without_packet_sizes_is_granted_in_each_style_and_service() {
 #[test]
 fn packets_of_an_unknown_size_fit_the_link() {
     let mut rig = rig(&object(12, 1, &bucket(B)));
-    let sent = rig.neighbourly(2, at(2, 9), &resv(Style::Ff, &controlled(B), &[1]));
+    let sent = rig.neighborly(2, at(2, 9), &resv(Style::Ff, &controlled(B), &[1]));
     assert_eq!(one(&sent, MessageType::RESV).flows()[0].0.unwrap().tspec.max_packet(), 1500);
     assert_eq!(rig.reserved(2), 10_000);
 }
@@ -116,7 +116,7 @@ fn a_sender_that_gives_no_rate_is_limited_by_the_request_only() {
     let sent = rig.packet(1, sender(1).src, session().dest, 60, &path(1, &nothing));
     let tspec = one(&sent, MessageType::PATH).message().sender_tspec.unwrap().read().unwrap();
     assert_eq!((tspec.rate(), tspec.bucket(), tspec.max_packet()), (0.0, 0.0, 0));
-    let sent = rig.neighbourly(2, at(2, 9), &resv(Style::Ff, &controlled(2.0 * B), &[1]));
+    let sent = rig.neighborly(2, at(2, 9), &resv(Style::Ff, &controlled(2.0 * B), &[1]));
     one(&sent, MessageType::RESV);
     assert_eq!(rig.reserved(2), 20_000);
 }
@@ -127,7 +127,7 @@ fn a_request_for_no_bandwidth_stands_and_takes_none() {
     let service = object(9, 2, &[TOKEN_BUCKET, 0, 0, 0, 0, 0]);
     for flowspec in [zero, service] {
         let mut rig = rig(&given());
-        let sent = rig.neighbourly(2, at(2, 9), &resv(Style::Ff, &flowspec, &[1]));
+        let sent = rig.neighborly(2, at(2, 9), &resv(Style::Ff, &flowspec, &[1]));
         assert_eq!(one(&sent, MessageType::RESV).rates(), [(1.0, 1)]);
         assert_eq!(rig.reserved(2), 1);
     }
@@ -138,7 +138,7 @@ fn an_unlimited_rate_is_what_the_sender_announces() {
     let infinite = f32::INFINITY.to_bits();
     let all = object(9, 5, &[TOKEN_BUCKET, infinite, infinite, infinite, 0, 0]);
     let mut rig = rig(&given());
-    one(&rig.neighbourly(2, at(2, 9), &resv(Style::Ff, &all, &[1])), MessageType::RESV);
+    one(&rig.neighborly(2, at(2, 9), &resv(Style::Ff, &all, &[1])), MessageType::RESV);
     assert_eq!(rig.reserved(2), 10_000);
 }
 
@@ -147,7 +147,7 @@ fn an_unlimited_rate_is_what_the_sender_announces() {
 fn a_fault_is_refused() {
     for rate in [-0.0_f32, -1.0, 0.5, f32::NAN] {
         let mut rig = rig(&given());
-        let sent = rig.neighbourly(2, at(2, 9), &resv(Style::Ff, &controlled(rate), &[1]));
+        let sent = rig.neighborly(2, at(2, 9), &resv(Style::Ff, &controlled(rate), &[1]));
         let error = one(&sent, MessageType::RESV_ERR).error();
         assert_eq!((error.code.0, error.value), (21, 3), "{rate}");
     }

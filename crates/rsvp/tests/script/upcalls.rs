@@ -75,7 +75,7 @@ fn a_smaller_request_of_an_application_is_not_guilty() {
             w.session(&group(), false).hop(&RsvpHop { addr: at(1, 9), lih: 0 }).error_spec(&error);
             w.style(Style::Ff).flowspec(&load(failed)).filter_spec(&sender(1));
         });
-        let sent = rig.neighbourly(1, at(1, 9), &octets);
+        let sent = rig.neighborly(1, at(1, 9), &octets);
         let in_place = ErrorFlags(said.0 & ErrorFlags::IN_PLACE.0);
         assert_eq!(one(&sent, MessageType::RESV_ERR).error(), ErrorSpec { flags: in_place, ..error });
         let policy = Box::default();
@@ -94,7 +94,7 @@ fn a_smaller_request_of_an_application_is_not_guilty() {
 /// RSVP-RAO-04: every message over IPv6 has a Router Alert, acknowledgments too.
 #[test]
 fn all_messages_over_ipv6_alert_routers() {
-    let mut rig = Rig::with_neighbours(Config::default(), "10mbit");
+    let mut rig = Rig::with_neighbors(Config::default(), "10mbit");
     let session = Session { dest: addr("fd09::1"), ..session() };
     let filter = Filter { src: addr("fd08::1"), selector: Selector::Port(4000) };
     let hop = |n: u32| RsvpHop { addr: addr(&format!("fd00:{n}::9")), lih: handle(n) };

@@ -23,7 +23,7 @@ fn address(third: u8, last: u8) -> IpAddr {
     Ipv4Addr::new(10, 0, third, last).into()
 }
 
-/// The MESSAGE_ID of both messages of a session; each neighbour has its own.
+/// The MESSAGE_ID of both messages of a session; each neighbor has its own.
 fn id_of(number: u8) -> u32 {
     u32::from(number) + 1
 }
@@ -51,7 +51,7 @@ impl Node {
         let mut resources = Resources::new(links, 0, [1; 32]).unwrap();
         resources.interfaces(&interfaces);
         let mut config = Config::default();
-        config.neighbours.interface.reduction.reliable = reduction;
+        config.neighbors.interface.reduction.reliable = reduction;
         let rsvp = Rsvp::new(config, [9; 32]).unwrap();
         let mut node = Self { rsvp, resources, now: Time::from_secs(1), sent: [0; 2] };
         node.input(Input::Interfaces(&interfaces));
@@ -83,7 +83,7 @@ impl Node {
         }
     }
 
-    /// Receives all messages of the neighbours once.
+    /// Receives all messages of the neighbors once.
     fn receive_all(&mut self, messages: &[(IfIndex, IpAddr, IpAddr, Vec<u8>)]) {
         for (ifindex, src, dst, payload) in messages {
             let (ifindex, src, dst) = (*ifindex, *src, *dst);
@@ -103,7 +103,7 @@ impl Node {
     }
 }
 
-/// A Path and a Resv of each session, with a MESSAGE_ID if the neighbours have refresh reduction.
+/// A Path and a Resv of each session, with a MESSAGE_ID if the neighbors have refresh reduction.
 fn messages(handle: u32, reduction: bool) -> Vec<(IfIndex, IpAddr, IpAddr, Vec<u8>)> {
     let tspec = TSpec::new(10_000.0, 3000.0, f32::INFINITY, 64, 1500).unwrap();
     let sender = Filter { src: address(1, 9), selector: Selector::Port(4000) };
@@ -156,7 +156,7 @@ fn refreshes_allocate_nothing() {
     assert_eq!(counted.count_total, 0, "{counted:?}");
 }
 
-/// Srefreshes keep the state of both neighbours, and a state that is refreshed by its MESSAGE_ID allocates nothing.
+/// Srefreshes keep the state of both neighbors, and a state that is refreshed by its MESSAGE_ID allocates nothing.
 #[test]
 fn summary_refreshes_allocate_nothing() {
     let mut node = Node::new(true);

@@ -11,7 +11,7 @@ use signalbox_api::v1::node_server::{Node, NodeServer};
 use signalbox_core::IfIndex;
 use signalbox_linux::traffic::{Capabilities, Policing};
 use signalbox_node::resources::view::LinkView;
-use signalbox_node::rsvp::neighbour::OtherClock;
+use signalbox_node::rsvp::neighbor::OtherClock;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
@@ -26,7 +26,7 @@ use crate::view::View;
 
 /// What keeps the node from its work, and an operator can mend.
 fn warnings(view: &mut View<'_>) -> Vec<String> {
-    let other = view.node.rsvp().and_then(|rsvp| rsvp.neighbours().other_clock(view.now));
+    let other = view.node.rsvp().and_then(|rsvp| rsvp.neighbors().other_clock(view.now));
     let clock = other.map(|other| clock_warning(&other));
     let here: Vec<_> = view.kernel.interfaces().iter().map(|one| one.name.clone()).collect();
     let links = view.kernel.enforcer().into_iter().flat_map(|enforcer| enforcer.capabilities());

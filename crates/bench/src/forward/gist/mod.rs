@@ -21,7 +21,7 @@ use super::super::figures::{Column, Row, table};
 use super::super::judged::Judged;
 use super::site::Site;
 
-/// State that outlasts the measurement without neighbours to refresh it, and no rate limits: both are for networks, and this
+/// State that outlasts the measurement without neighbors to refresh it, and no rate limits: both are for networks, and this
 /// is a bench.
 const SETTINGS: &str = "node.protocols = [\"gist\", \"ping\"]\nnode.families = [\"ipv4\"]\n[gist]\n\
      state_validity = \"10m\"\ninactivity = \"10m\"\nmessage_rate = \"0/s\"\nintercept_rate = \"0/s\"\n\

@@ -1,4 +1,4 @@
-//! Both neighbours of the daemon: nodes in this process, which Ping over it.
+//! Both neighbors of the daemon: nodes in this process, which Ping over it.
 
 use std::net::IpAddr;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! The neighbours of the router under test: one program that sends Paths from the source, answers them with Resvs at the
+//! The neighbors of the router under test: one program that sends Paths from the source, answers them with Resvs at the
 //! sink, and takes the Resvs that arrive at the source.
 
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use signalbox_resources::intserv::TSpec;
 use signalbox_rsvp::wire::{Filter, FlowSpec, MessageType, RsvpHop, Selector, Session, SessionKind, Style};
 
 use super::super::site::{MIDDLE_DOWN, MIDDLE_UP, SINK, SOURCE, Site};
-use super::neighbour::{MOST_LISTED, Neighbour, messages};
+use super::neighbor::{MOST_LISTED, Neighbor, messages};
 
 pub(super) const RSVP: Entry = Entry::Ip(46);
 /// The destinations of the flows, which the sink receives for.
@@ -30,7 +30,7 @@ const SOURCE_PORT: u16 = 4000;
 const UDP: u8 = 17;
 pub(super) const TTL: u8 = 63;
 const REFRESH_MS: u32 = 30_000;
-/// R of the neighbours.
+/// R of the neighbors.
 pub(super) const REFRESH: Duration = Duration::from_secs(30);
 /// Sessions whose Paths are refreshed together during a set-up.
 const REFRESHED: u32 = 256;
@@ -41,8 +41,8 @@ const STALLS: u32 = 20;
 
 /// The source and the sink.
 pub(super) struct Ends {
-    source: Neighbour,
-    sink: Neighbour,
+    source: Neighbor,
+    sink: Neighbor,
     /// It is away while its packets are handled. Making another one would take longer than that.
     batch: Option<Batch>,
     destinations: u32,
@@ -73,9 +73,9 @@ impl Ends {
         // A Path passes the sink, which a router intercepts and a host would drop.
         topology::set_forwarding(&site.sink, true)?;
         Ok(Self {
-            source: Neighbour::open(&site.source, SOURCE, MIDDLE_UP, reduction)?,
+            source: Neighbor::open(&site.source, SOURCE, MIDDLE_UP, reduction)?,
             // Resvs go to the router, not to the hop in the Path: that is the source if the bare forwarder passed it on.
-            sink: Neighbour::open(&site.sink, SINK, MIDDLE_DOWN, reduction)?,
+            sink: Neighbor::open(&site.sink, SINK, MIDDLE_DOWN, reduction)?,
             batch: Some(Batch::new()),
             destinations,
             tspec: TSpec::new(1_000.0, 3000.0, f32::INFINITY, 64, 1500)?,

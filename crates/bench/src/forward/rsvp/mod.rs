@@ -2,7 +2,7 @@
 //! its place.
 
 mod ends;
-pub(in super::super) mod neighbour;
+pub(in super::super) mod neighbor;
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,7 +60,7 @@ pub struct RsvpForwardArgs {
     /// Let the kernel enforce the reservations
     #[arg(long)]
     pub enforce: bool,
-    /// Use refresh reduction (RFC 2961) between the daemon and its neighbours; the forwarder's have none
+    /// Use refresh reduction (RFC 2961) between the daemon and its neighbors; the forwarder's have none
     #[arg(long)]
     pub refresh_reduction: bool,
     /// Print one JSON object instead of a table

@@ -30,7 +30,7 @@ pub struct Segment {
     pub scope: u8,
     /// Names of the interfaces that lead into the segment.
     pub interfaces: Vec<String>,
-    /// Addresses of the nodes of the segment that are neighbours of this one.
+    /// Addresses of the nodes of the segment that are neighbors of this one.
     pub nodes: Vec<Prefix>,
     /// DSCP, 0 to 63, that the node adds to requests that enter the segment; `None`: it adds nothing, unless `map` has a value.
     pub dscp: Option<u8>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use signalbox_core::IfIndex;
 use signalbox_core::security::Identity;
-use signalbox_resources::{Neighbour, Proof, RequestedBy, Requester};
+use signalbox_resources::{Neighbor, Proof, RequestedBy, Requester};
 
 use crate::engine::ArrivalOf;
 
@@ -33,7 +33,7 @@ impl Hop {
     /// The requester: this hop, which may speak for another address.
     pub(in crate::clients) fn requester(&self, claimed: IpAddr) -> Requester {
         let Self { address, ifindex, proof, .. } = *self;
-        let by = RequestedBy::Neighbour(Neighbour { address, ifindex, proof });
+        let by = RequestedBy::Neighbor(Neighbor { address, ifindex, proof });
         Requester::new(by, self.identity.clone(), Some(claimed))
     }
 }

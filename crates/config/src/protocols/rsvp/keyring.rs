@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use signalbox_node::rsvp::IntegrityKey;
-use signalbox_node::rsvp::neighbour::KeyUse;
+use signalbox_node::rsvp::neighbor::KeyUse;
 
 use crate::keys::Keys;
 use crate::secret;
@@ -63,7 +63,7 @@ pub(super) fn read(keys: &[RsvpKey], directory: &Path, report: &mut Keys<'_>) ->
             secret,
             usage: entry.direction,
             interface: entry.interface.clone(),
-            neighbour: entry.neighbor,
+            neighbor: entry.neighbor,
             from: entry.valid_from.unwrap_or(0),
             until: entry.valid_until,
         });

@@ -120,7 +120,7 @@ impl Interface {
     }
 
     fn engine(&self) -> InterfaceConfig {
-        InterfaceConfig { neighbours: Some(self.neighbors.engine()), ..self.alone() }
+        InterfaceConfig { neighbors: Some(self.neighbors.engine()), ..self.alone() }
     }
 
     /// The settings without those for neighbors.
@@ -213,7 +213,7 @@ impl Protocol for Rsvp {
             number(0..=u32::MAX),
             "Most sessions that applications of this node have registered.",
         );
-        neighbors::limits(&mut config.neighbours, keys);
+        neighbors::limits(&mut config.neighbors, keys);
         self.everywhere.declare(keys, true);
     }
 
@@ -299,7 +299,7 @@ impl Protocol for Rsvp {
             keys: self.secrets.clone(),
             ..self.engine.clone()
         };
-        config.neighbours.interface = others.neighbors.engine();
+        config.neighbors.interface = others.neighbors.engine();
         node.rsvp = Some(config);
     }
 

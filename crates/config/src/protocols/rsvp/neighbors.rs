@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use signalbox_node::rsvp::neighbour::{self, HelloConfig, IntegrityConfig, Reduction, Trust};
+use signalbox_node::rsvp::neighbor::{self, HelloConfig, IntegrityConfig, Reduction, Trust};
 
 use crate::keys::Keys;
 use crate::kind::{duration, flag, number, per_second, real, size};
@@ -198,10 +198,10 @@ impl Neighbors {
         }
     }
 
-    pub(super) fn engine(&self) -> neighbour::Interface {
+    pub(super) fn engine(&self) -> neighbor::Interface {
         let reduction =
             Reduction { summary: self.reduction.reliable && self.reduction.summary, ..self.reduction };
-        neighbour::Interface {
+        neighbor::Interface {
             reduction,
             hello: self.says_hello.then_some(self.hello),
             integrity: self.integrity(),
@@ -211,10 +211,10 @@ impl Neighbors {
 }
 
 /// Limits of all neighbors together.
-pub(super) fn limits(config: &mut neighbour::Config, keys: &mut Keys<'_>) {
+pub(super) fn limits(config: &mut neighbor::Config, keys: &mut Keys<'_>) {
     keys.key(
         "max_neighbors",
-        &mut config.max_neighbours,
+        &mut config.max_neighbors,
         number(0..=u32::MAX),
         "Most neighbors; a quarter is for links with few.",
     );

@@ -54,7 +54,7 @@ impl Gist {
 
     /// Refreshes the state of a direction whose Queries go to a neighbor, before its time.
     fn refresh_by(&mut self, key: Key, direction: Direction, (ifindex, address): (IfIndex, IpAddr)) {
-        let Some(record) = invariant!(self.records.get(key), "a session of a moved neighbour stands") else {
+        let Some(record) = invariant!(self.records.get(key), "a session of a moved neighbor stands") else {
             return;
         };
         let egress = record.half(direction).egress;
@@ -62,7 +62,7 @@ impl Gist {
         let next =
             next.map(|egress| (egress.ifindex, egress.gateway.unwrap_or(record.flow.target(direction))));
         if next == Some((ifindex, address)) {
-            self.counters.neighbours_followed += 1;
+            self.counters.neighbors_followed += 1;
             self.start_refresh(key, direction);
         }
     }

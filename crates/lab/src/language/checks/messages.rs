@@ -89,7 +89,7 @@ impl CheckKeys for Messages {
         }
         scope.ids(self.after.iter().chain(&self.before).chain(&self.during))?;
         match (&self.from, &self.to, &self.links) {
-            (Some(from), Some(to), None) => scope.neighbours(from, to),
+            (Some(from), Some(to), None) => scope.neighbors(from, to),
             (None, None, Some(links)) => fields::validate_links(scope, links),
             _ => Err(Mistake::new(self.protocol.span(), "`messages` needs `from` and `to`, or `links`")),
         }

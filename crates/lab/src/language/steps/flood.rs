@@ -73,7 +73,7 @@ impl StepKeys for Flood {
             (Kind::Query, Some(via), Some(sources), Some(_), None) => {
                 alone(self.from.span(), "type = \"query\"", &[("flows", !self.flows.span().is_empty())])?;
                 scope.daemon(via)?;
-                scope.neighbours(&self.from, via)?;
+                scope.neighbors(&self.from, via)?;
                 if sources.as_ref().address.is_ipv4() && scope.scenario.family == Family::Ipv4 {
                     return Ok(());
                 }

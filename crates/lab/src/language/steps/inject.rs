@@ -58,7 +58,7 @@ impl StepKeys for Inject {
     }
 
     fn validate(&self, scope: &Scope<'_>, _id: Option<&Spanned<String>>) -> Result<(), Mistake> {
-        scope.neighbours(&self.from, &self.to)?;
+        scope.neighbors(&self.from, &self.to)?;
         match (&self.replay_last, &self.protocol, &self.hex) {
             (Some(_), Some(protocol), None) => {
                 fields::validate_fields(protocol, &self.fields)?;

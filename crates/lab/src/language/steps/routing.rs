@@ -29,7 +29,7 @@ impl StepKeys for Routing {
     fn validate(&self, scope: &Scope<'_>, _id: Option<&Spanned<String>>) -> Result<(), Mistake> {
         scope.routing(&self.routing)?;
         match (&self.towards, self.cost, self.restart) {
-            (Some(towards), Some(_), None) => scope.neighbours(&self.routing, towards),
+            (Some(towards), Some(_), None) => scope.neighbors(&self.routing, towards),
             (None, None, Some(true)) => Ok(()),
             _ => Err(Mistake::new(
                 self.routing.span(),

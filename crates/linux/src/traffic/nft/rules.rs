@@ -28,7 +28,7 @@ const PLACES: [(bool, bool); 4] = [(false, true), (false, false), (true, true), 
 const WITH_PORTS: [u8; 3] = [6, 17, 132];
 const RSVP: u8 = 46;
 const ICMPV6: u8 = 58;
-/// The first and the last type of the messages of neighbour discovery (RFC 4861 §4), whose hop limit is 255.
+/// The first and the last type of the messages of neighbor discovery (RFC 4861 §4), whose hop limit is 255.
 const DISCOVERY: [u8; 2] = [133, 137];
 const HOP_LIMIT: (u32, u32) = (7, 1);
 const ICMP_TYPE: (u32, u32) = (0, 1);
@@ -65,7 +65,7 @@ impl Names {
         let kind = match kind {
             Kind::Own => "own",
             Kind::Passing => "passing",
-            Kind::Neighbours => "neighbours",
+            Kind::Neighbors => "neighbors",
         };
         format!("link{}_{kind}", self.0)
     }
@@ -188,7 +188,7 @@ type Conditions<'a> = dyn Fn(&mut Batch) + 'a;
 fn recognise(kind: Kind, signaling: Signaling, rule: &mut dyn FnMut(&Conditions<'_>)) {
     match kind {
         Kind::Own => rule(&|rule| expression::has_mark(rule, signaling.mark)),
-        Kind::Neighbours => rule(&|rule| {
+        Kind::Neighbors => rule(&|rule| {
             flow::family(rule, true);
             expression::load(rule, Header::Network, HOP_LIMIT);
             expression::compare(rule, Compare::Equal, &[u8::MAX]);
@@ -271,7 +271,7 @@ mod tests {
         // Those of the code points, the interface, the four lookups and the classes.
         let without = 2 * usize::from(CODE_POINTS) + 6;
         assert_eq!(rules(0).len(), without);
-        // Two for each kind, and what is recognised: the mark, neighbours, three protocols at two ends, RSVP.
+        // Two for each kind, and what is recognised: the mark, neighbors, three protocols at two ends, RSVP.
         assert_eq!(rules(8000).len(), without + 2 * 3 + 9);
     }
 
@@ -297,9 +297,9 @@ mod tests {
         assert_eq!(compared(&own[1]), (equal, 0x0102_0304_u32.to_ne_bytes().to_vec()));
 
         // RFC 4861: ICMPv6 with hop limit 255, from Router Solicitation to Redirect.
-        let neighbours = leading_to("link7_neighbours");
-        let [neighbours] = &neighbours[..] else { panic!("{neighbours:?}") };
-        let values: Vec<_> = neighbours.iter().filter(|(name, _)| name == "cmp").map(compared).collect();
+        let neighbors = leading_to("link7_neighbors");
+        let [neighbors] = &neighbors[..] else { panic!("{neighbors:?}") };
+        let values: Vec<_> = neighbors.iter().filter(|(name, _)| name == "cmp").map(compared).collect();
         let expected = [
             (equal, libc::NFPROTO_IPV6 as u8),
             (equal, 255),
@@ -337,7 +337,7 @@ mod tests {
         for (chain, rate, class) in [
             ("link7_own", 40_000, OWN_SIGNALING),
             ("link7_passing", 20_000, PASSING_SIGNALING),
-            ("link7_neighbours", 20_000, PASSING_SIGNALING),
+            ("link7_neighbors", 20_000, PASSING_SIGNALING),
         ] {
             let in_chain = rules.iter().filter(|(of, _)| of == chain).map(|(_, rule)| rule.clone());
             let within = made(|rule| {

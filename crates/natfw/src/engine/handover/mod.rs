@@ -27,7 +27,7 @@ use signalbox_core::slab::Key;
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{NslpId, Time, invariant};
 use signalbox_resources::decision::{By, Extent, Outcome, Why};
-use signalbox_resources::{Decided, Neighbour, Passage, Proof, RequestedBy, Requester, Resources};
+use signalbox_resources::{Decided, Neighbor, Passage, Proof, RequestedBy, Requester, Resources};
 use signalbox_wire::Writer;
 
 use self::entry::{Entry, Former, FormerCreate};
@@ -62,11 +62,11 @@ impl Session {
     }
 }
 
-/// The only neighbour that asked.
-const fn neighbor(requester: &Requester) -> Option<&Neighbour> {
+/// The only neighbor that asked.
+const fn neighbor(requester: &Requester) -> Option<&Neighbor> {
     match &requester.requested_by {
-        RequestedBy::Neighbour(neighbor) => Some(neighbor),
-        RequestedBy::Unknown | RequestedBy::LocalUser(_) | RequestedBy::Neighbours(_) => None,
+        RequestedBy::Neighbor(neighbor) => Some(neighbor),
+        RequestedBy::Unknown | RequestedBy::LocalUser(_) | RequestedBy::Neighbors(_) => None,
     }
 }
 
@@ -108,7 +108,7 @@ impl Natfw {
         }
         let passage = session.plan.passage.as_ref()?;
         let requester = passage.requester();
-        let Neighbour { address: peer, ifindex, .. } = *neighbor(requester)?;
+        let Neighbor { address: peer, ifindex, .. } = *neighbor(requester)?;
         let left = u32::try_from(session.expires.since(now).as_secs()).ok().filter(|left| *left > 0)?;
         let known = |name: Option<&str>| name.and_then(|name| self.interfaces.index(name));
         let [from, towards] = passage.interfaces().map(known);
@@ -269,9 +269,9 @@ impl Natfw {
 
 fn requester(former: &Former<'_>) -> Requester {
     let proof = if former.identity.is_some() { Proof::Identity } else { Proof::Handshake };
-    let neighbor = Neighbour { address: former.peer, ifindex: former.ifindex, proof };
+    let neighbor = Neighbor { address: former.peer, ifindex: former.ifindex, proof };
     let peer = former.identity.clone().map(std::sync::Arc::new);
-    Requester::new(RequestedBy::Neighbour(neighbor), peer, Some(former.mri.src()))
+    Requester::new(RequestedBy::Neighbor(neighbor), peer, Some(former.mri.src()))
 }
 
 /// The request as it arrived at the node before this one.

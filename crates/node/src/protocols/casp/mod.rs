@@ -251,7 +251,7 @@ impl Protocol for Instance {
                 self.engine.handle(now, Input::RouteChanged(prefix));
             }
             protocol::Input::NeighborMoved { ifindex, address } => {
-                self.engine.handle(now, Input::NeighbourMoved { ifindex, address });
+                self.engine.handle(now, Input::NeighborMoved { ifindex, address });
             }
             protocol::Input::Stream(input) => self.stream(now, input),
             protocol::Input::Grant(GrantInput::Lost { key, .. }) => {

@@ -144,7 +144,7 @@ fn neighbors_need_no_connection_without_state() {
     config.engine.transport = Transport::Udp;
     let (sim, nodes, _) = row(12, &vec![Some(config.clone()); 4]);
     let addresses = nodes.iter().flat_map(|node| sim.interfaces(*node)).flat_map(|one| one.addresses.clone());
-    config.engine.neighbours = addresses.collect();
+    config.engine.neighbors = addresses.collect();
     let (mut sim, nodes, _) = row(12, &vec![Some(config); 4]);
     let dst = sim.address(nodes[3], Family::V4);
     let request = PingRequest { count: Some(2), record_route: true, ..PingRequest::to(dst) };

@@ -37,7 +37,7 @@ impl Net {
             let meter = if name == "router" { meter.clone() } else { Rc::default() };
             let links = (0..2).map(|n| Capacity::new(&format!("eth{n}"), Some(Rate(1_250_000_000))));
             let mut rsvp = rsvp::Config::default();
-            rsvp.neighbours.interface.reduction.reliable = reduction;
+            rsvp.neighbors.interface.reduction.reliable = reduction;
             let config = Config {
                 rsvp: Some(rsvp),
                 resources: Resources { links: links.collect(), ..Resources::default() },

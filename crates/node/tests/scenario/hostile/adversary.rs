@@ -19,7 +19,7 @@ use signalbox_node::casp::{
 use signalbox_node::natfw::NatfwEvent;
 use signalbox_node::ping::PingEvent;
 use signalbox_node::qos::QosEvent;
-use signalbox_node::rsvp::neighbour::{Algorithm, KeyUse};
+use signalbox_node::rsvp::neighbor::{Algorithm, KeyUse};
 use signalbox_node::rsvp::{IntegrityKey, Secret};
 use signalbox_node::{Command, Config, Event};
 use signalbox_sim::{LinkId, Packet};
@@ -70,17 +70,17 @@ fn small(random: &mut Random, integrity: bool) -> Config {
     if let Some(rsvp) = &mut config.rsvp {
         rsvp.interface.refresh = SECOND;
         (rsvp.max_sessions, rsvp.max_senders, rsvp.max_reservations) = (TABLE, TABLE, TABLE);
-        let neighbours = &mut rsvp.neighbours.interface;
-        neighbours.reduction.reliable = random.chance(0.5);
+        let neighbors = &mut rsvp.neighbors.interface;
+        neighbors.reduction.reliable = random.chance(0.5);
         if integrity {
-            (neighbours.integrity.sending, neighbours.integrity.receiving) = (true, true);
+            (neighbors.integrity.sending, neighbors.integrity.receiving) = (true, true);
             rsvp.keys = vec![IntegrityKey {
                 id: 1,
                 algorithm: Algorithm::HmacSha256,
                 secret: Secret::new(*b"known to all"),
                 usage: KeyUse::Both,
                 interface: None,
-                neighbour: None,
+                neighbor: None,
                 from: 0,
                 until: None,
             }];

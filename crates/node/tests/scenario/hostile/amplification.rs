@@ -21,7 +21,7 @@ const LATER: Duration = Duration::from_secs(200);
 /// Octets that may leave for 100 that came.
 const MOST: usize = 150;
 /// Packets that may leave because of a message of a neighbor with state.
-const NEIGHBOURLY: usize = 8;
+const NEIGHBORLY: usize = 8;
 
 /// Who sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -147,7 +147,7 @@ fn amplification_by_one_packet() {
     }
     for (name, row) in table {
         for (who, caused) in row {
-            let fits = caused.percent() <= MOST || who == Who::Neighbor && caused.packets <= NEIGHBOURLY;
+            let fits = caused.percent() <= MOST || who == Who::Neighbor && caused.packets <= NEIGHBORLY;
             assert!(fits, "{name} of a {who:?}: {caused:?}");
         }
     }

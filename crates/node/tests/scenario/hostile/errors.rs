@@ -206,7 +206,7 @@ fn begin_rsvp(ring: &mut Ring) {
 fn errors_of_rsvp_in_a_circle_come_to_rest() {
     for reduction in [false, true] {
         let mut config = config();
-        config.rsvp.as_mut().unwrap().neighbours.interface.reduction.reliable = reduction;
+        config.rsvp.as_mut().unwrap().neighbors.interface.reduction.reliable = reduction;
         for code in 1..=25 {
             for kind in [rsvp::MessageType::PATH_ERR, rsvp::MessageType::RESV_ERR] {
                 let forge = |ring: &Ring| forged_rsvp(ring, kind, rsvp::ErrorCode(code));

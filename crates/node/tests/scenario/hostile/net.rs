@@ -124,7 +124,7 @@ pub(crate) fn silent(reduction: bool) -> Config {
     }
     if let Some(rsvp) = &mut config.rsvp {
         rsvp.interface.refresh = HOUR;
-        rsvp.neighbours.interface.reduction.reliable = reduction;
+        rsvp.neighbors.interface.reduction.reliable = reduction;
     }
     if let Some(natfw) = &mut config.natfw {
         (natfw.refresh, natfw.max_lifetime) = (HOUR, 12 * HOUR);

@@ -254,7 +254,7 @@ impl Met {
             self.refused += counters.refused;
             self.blockades += counters.blockades;
             self.repairs += counters.repairs;
-            self.by_name += rsvp.neighbours().counters().states_refreshed;
+            self.by_name += rsvp.neighbors().counters().states_refreshed;
         }
     }
 }

@@ -60,7 +60,7 @@ impl Known {
             | RsvpEvent::ResvError { .. }
             | RsvpEvent::Confirmed { .. }
             | RsvpEvent::SendersEnded { .. }
-            | RsvpEvent::NeighbourForgotten { .. } => {}
+            | RsvpEvent::NeighborForgotten { .. } => {}
         }
     }
 }

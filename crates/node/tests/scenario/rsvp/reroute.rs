@@ -46,7 +46,7 @@ impl Net {
             let mut rsvp = rsvp::Config::default();
             rsvp.interface.refresh = REFRESH;
             rsvp.interface.repair_delay = repair_delay;
-            rsvp.neighbours.interface.reduction.reliable = reduction;
+            rsvp.neighbors.interface.reduction.reliable = reduction;
             let config = Config {
                 rsvp: Some(rsvp),
                 resources: Resources { links: links.collect(), ..Resources::default() },

@@ -6,7 +6,7 @@ use signalbox_core::Time;
 use signalbox_core::node::Input;
 use signalbox_node::resources::intserv::TSpec;
 use signalbox_node::resources::{Config as Resources, Rate, config::LinkConfig as Capacity};
-use signalbox_node::rsvp::neighbour::HelloConfig;
+use signalbox_node::rsvp::neighbor::HelloConfig;
 use signalbox_node::rsvp::{
     self, Filter, FlowRequest, FlowSpec, ReserveRequest, Selector, SenderRequest, Session, SessionKind, Style,
 };
@@ -39,7 +39,7 @@ impl Net {
         let nodes = ["s", "r1", "r2", "d"].map(|name| {
             let links = (0..4).map(|n| Capacity::new(&format!("eth{n}"), Some(Rate(1_250_000))));
             let mut rsvp = rsvp::Config::default();
-            let interface = &mut rsvp.neighbours.interface;
+            let interface = &mut rsvp.neighbors.interface;
             interface.reduction.reliable = !matches!(neighbors, Neighbors::Plain);
             interface.hello = matches!(neighbors, Neighbors::Hello).then(HelloConfig::default);
             let config = Config {

@@ -12,7 +12,7 @@ use signalbox_node::rsvp::{
     self, Filter, FlowRequest, ReserveRequest, Selector, SenderRequest, Session, SessionKind, Staged, Style,
 };
 use signalbox_node::{Command, Config};
-use signalbox_rsvp::engine::neighbour::{Algorithm, HelloConfig, KeyUse};
+use signalbox_rsvp::engine::neighbor::{Algorithm, HelloConfig, KeyUse};
 use signalbox_rsvp::engine::{IntegrityKey, Secret};
 use signalbox_sim::{Family, Impairment, LinkConfig, LinkId, NodeId, Sim};
 
@@ -153,25 +153,25 @@ fn rsvp_config(variant: Variant, gaps: bool) -> rsvp::Config {
     config.interface.repair_delay = REFRESH / 15;
     let stages = Staged { first: REFRESH / 10, factor: 2.0, tears: variant.tears, ..Staged::default() };
     config.interface.staged = variant.staged.then_some(stages);
-    let neighbours = &mut config.neighbours.interface;
-    neighbours.trust.distant_hops = gaps;
-    neighbours.reduction.reliable = variant.reduction;
-    neighbours.reduction.first = REFRESH / 10;
-    neighbours.reduction.multicast_ack_delay = REFRESH / 50;
-    neighbours.reduction.summary_delay = REFRESH / 30;
+    let neighbors = &mut config.neighbors.interface;
+    neighbors.trust.distant_hops = gaps;
+    neighbors.reduction.reliable = variant.reduction;
+    neighbors.reduction.first = REFRESH / 10;
+    neighbors.reduction.multicast_ack_delay = REFRESH / 50;
+    neighbors.reduction.summary_delay = REFRESH / 30;
     let hello = HelloConfig { interval: REFRESH / 4, ..HelloConfig::default() };
-    neighbours.hello = variant.hello.then_some(hello);
+    neighbors.hello = variant.hello.then_some(hello);
     if variant.integrity {
-        neighbours.integrity.sending = true;
-        neighbours.integrity.receiving = true;
-        neighbours.integrity.challenge = REFRESH / 5;
+        neighbors.integrity.sending = true;
+        neighbors.integrity.receiving = true;
+        neighbors.integrity.challenge = REFRESH / 5;
         config.keys = vec![IntegrityKey {
             id: 1,
             algorithm: Algorithm::HmacSha256,
             secret: Secret::new(*b"known to all"),
             usage: KeyUse::Both,
             interface: None,
-            neighbour: None,
+            neighbor: None,
             from: 0,
             until: None,
         }];

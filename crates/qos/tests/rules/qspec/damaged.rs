@@ -7,7 +7,7 @@ use signalbox_qos::fuzz;
 
 /// Every octet of the corpus with each bit changed and with some values, and every length.
 #[test]
-fn the_corpus_and_its_neighbours() {
+fn the_corpus_and_its_neighbors() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/qspec_rules");
     let mut files = 0;
     for entry in fs::read_dir(&corpus).unwrap() {

@@ -16,7 +16,7 @@ use signalbox_core::{Key, Time, invariant};
 
 use super::{Config, Rsvp};
 use crate::engine::interfaces::Iface;
-use crate::engine::neighbour::Incoming;
+use crate::engine::neighbor::Incoming;
 use crate::engine::outbox::Envelope;
 use crate::engine::packet::IpReceived;
 use crate::wire::{
@@ -91,7 +91,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Octets of the message, without the objects of the neighbour layer.
+    /// Octets of the message, without the objects of the neighbor layer.
     fn octets(&self) -> usize {
         let mut octets = Vec::new();
         let mut w = Writer::new(&mut octets, MessageType::DREQ, HeaderFlags::default(), 0);
@@ -226,7 +226,7 @@ impl Rsvp {
         let ipv6 = draft.asked.last_hop.is_ipv6();
         let signs = |iface| {
             let ifindex = self.interfaces.get(iface).map(|known| known.ifindex);
-            ifindex.is_some_and(|ifindex| self.neighbours.config().of(ifindex).integrity.sending)
+            ifindex.is_some_and(|ifindex| self.neighbors.config().of(ifindex).integrity.sending)
         };
         let signature = if ifaces.into_iter().any(signs) { SIGNATURE } else { 0 };
         let listed = if onward && draft.route.is_some() { address_octets(ipv6) } else { 0 };
@@ -320,7 +320,7 @@ impl Rsvp {
             tracing::debug!(reason = "the next node has no usable address", "diagnostic dropped");
         } else if w.finish_without_checksum().is_ok() {
             let ifindex = envelope.ifindex.unwrap_or_default();
-            self.neighbours.send_alone(envelope.at(ifindex), &octets);
+            self.neighbors.send_alone(envelope.at(ifindex), &octets);
             let counters = &mut self.counters;
             let counter =
                 if kind == MessageType::DREQ { &mut counters.dreqs_sent } else { &mut counters.dreps_sent };

@@ -78,9 +78,9 @@ impl Rsvp {
                 self.out.event(id, RsvpEvent::SendersEnded { senders, more });
                 Ok(())
             }
-            Command::ForgetNeighbour { neighbour, ifindex } => {
-                let interfaces = self.forget_neighbour(neighbour, ifindex);
-                self.out.event(id, RsvpEvent::NeighbourForgotten { interfaces });
+            Command::ForgetNeighbor { neighbor, ifindex } => {
+                let interfaces = self.forget_neighbor(neighbor, ifindex);
+                self.out.event(id, RsvpEvent::NeighborForgotten { interfaces });
                 Ok(())
             }
         };

@@ -36,7 +36,7 @@ impl Merging {
         self.withheld.remove(sender);
     }
 
-    /// A neighbour may have lost its state: no previous hop is known to have a request.
+    /// A neighbor may have lost its state: no previous hop is known to have a request.
     pub(in crate::engine) fn end_all_withheld(&mut self) {
         self.withheld.clear();
     }

@@ -27,7 +27,7 @@ impl Withheld {
         self.0.remove(&sender);
     }
 
-    /// Removes all: a neighbour may have lost its state.
+    /// Removes all: a neighbor may have lost its state.
     pub(in crate::engine) fn clear(&mut self) {
         self.0.clear();
     }

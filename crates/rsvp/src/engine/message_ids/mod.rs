@@ -1,5 +1,5 @@
 //! MESSAGE_IDs of state that this node sent (RFC 2961), so that an Srefresh can refresh it, and the upcalls of the
-//! neighbour layer; `received` has those of state that neighbours sent. Nothing is stored here without refresh reduction.
+//! neighbor layer; `received` has those of state that neighbors sent. Nothing is stored here without refresh reduction.
 
 mod received;
 mod slow;
@@ -16,7 +16,7 @@ use signalbox_core::{IfIndex, Key, Time, invariant};
 use crate::engine::Rsvp;
 use crate::engine::ahead::Group;
 use crate::engine::interfaces::Iface;
-use crate::engine::neighbour::{Outgoing, SendReason, SentHandle, SummaryTo, Unknown, Upcall};
+use crate::engine::neighbor::{Outgoing, SendReason, SentHandle, SummaryTo, Unknown, Upcall};
 use crate::engine::outbox::Envelope;
 use crate::engine::output::Torn;
 pub(super) use received::{Keys, ReceivedState};
@@ -28,11 +28,11 @@ use unnamed::Unnamed;
 /// Senders of one source in one group of which the first ones show by which interface data arrive.
 const ALIKE: usize = 16;
 
-/// States of a lost neighbour that are sent at once, and the pause after them.
+/// States of a lost neighbor that are sent at once, and the pause after them.
 const AT_ONCE: usize = 64;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The state that a message to a neighbour is about.
+/// The state that a message to a neighbor is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum SentState {
     /// Path state of a sender, at one interface.
@@ -63,7 +63,7 @@ impl SentState {
     }
 }
 
-/// State that was sent to a neighbour.
+/// State that was sent to a neighbor.
 #[derive(Debug)]
 struct SentEntry {
     about: SentState,
@@ -93,7 +93,7 @@ pub(super) struct MessageIds {
     /// Refresh periods of sent state that are not R, by the slot of its entry.
     paces: HashMap<u32, Pace, KeyedHasher>,
     pub(super) received: ReceivedStates,
-    /// State that lost neighbours had, and the time when the next part of it is sent.
+    /// State that lost neighbors had, and the time when the next part of it is sent.
     lost: VecDeque<SentState>,
     lost_at: Time,
     unnamed: Unnamed,
@@ -113,7 +113,7 @@ impl MessageIds {
         }
     }
 
-    /// Stores at most `limit` MESSAGE_IDs of this node, and as many of neighbours, from now on.
+    /// Stores at most `limit` MESSAGE_IDs of this node, and as many of neighbors, from now on.
     pub(super) const fn set_limit(&mut self, limit: u32) {
         self.sent.set_limit(limit);
         self.received.set_limit(limit);
@@ -186,7 +186,7 @@ impl Rsvp {
             hashes.iter().filter_map(|hash| ids.by_state.candidates(*hash).next()).collect();
         let sent: Group<SentHandle> =
             rows.iter().filter_map(|at| Some(ids.sent.entry(*at)?.1.state)).collect();
-        self.neighbours.read_sent(&sent);
+        self.neighbors.read_sent(&sent);
     }
 
     /// Sends a composed message: with a new MESSAGE_ID if it differs from the last one about the state, else as a
@@ -200,17 +200,17 @@ impl Rsvp {
     ) -> bool {
         let ifindex = envelope.ifindex.unwrap_or_default();
         let mut envelope = envelope.at(ifindex);
-        if envelope.towards == 0 && self.neighbours.config().of(ifindex).reduction.reliable {
+        if envelope.towards == 0 && self.neighbors.config().of(ifindex).reduction.reliable {
             envelope.towards = self.mark(envelope.dst);
         }
         let named = matches!(about, SentState::Path(..) | SentState::Resv(..))
-            && self.neighbours.config().of(ifindex).reduction.reliable;
+            && self.neighbors.config().of(ifindex).reduction.reliable;
         let Some(key) = named.then(|| self.sent_key(about)).flatten() else {
             let reason = SendReason::Once { about: self.mark_of(&about) };
             let outgoing = Outgoing { envelope, next_hop: None, octets, reason };
             match about {
                 SentState::PathTear(key, iface) if envelope.dst.is_multicast() => {
-                    self.neighbours.send_to_all(&outgoing, self.reserving_hops(key, iface));
+                    self.neighbors.send_to_all(&outgoing, self.reserving_hops(key, iface));
                 }
                 SentState::Path(..)
                 | SentState::Resv(..)
@@ -218,7 +218,7 @@ impl Rsvp {
                 | SentState::PathTear(..)
                 | SentState::ResvTear(..)
                 | SentState::Nothing => {
-                    self.neighbours.send(&outgoing);
+                    self.neighbors.send(&outgoing);
                 }
             }
             return true;
@@ -233,18 +233,18 @@ impl Rsvp {
         };
         let (before, same) = (sent.handle(), sent.digest == digest);
         sent.digest = digest;
-        let next_hop = before.and_then(|state| self.neighbours.acknowledged_by(state));
+        let next_hop = before.and_then(|state| self.neighbors.acknowledged_by(state));
         if let Some(state) = before.filter(|_| same) {
             // An Srefresh leaves by the interface of its list.
             if by_id && !envelope.routed && self.summarise(state, about, &envelope, next_hop) {
                 return false;
             }
             let reason = SendReason::Refresh { state: Some(state) };
-            self.neighbours.send(&Outgoing { envelope, next_hop, octets, reason });
+            self.neighbors.send(&Outgoing { envelope, next_hop, octets, reason });
             return true;
         }
         let reason = SendReason::Trigger { state: before, tag: key.index() };
-        let state = self.neighbours.send(&Outgoing { envelope, next_hop, octets, reason });
+        let state = self.neighbors.send(&Outgoing { envelope, next_hop, octets, reason });
         if let Some(sent) = self.message_ids.sent.get_mut(key) {
             sent.state = state.unwrap_or(NO_HANDLE);
         }
@@ -255,7 +255,7 @@ impl Rsvp {
         &mut self,
         state: SentHandle,
         about: SentState,
-        envelope: &super::neighbour::Envelope,
+        envelope: &super::neighbor::Envelope,
         next_hop: Option<IpAddr>,
     ) -> bool {
         let ifindex = envelope.ifindex;
@@ -270,12 +270,12 @@ impl Rsvp {
                 ttl: envelope.ttl,
             },
             SentState::Path(..) => match next_hop {
-                Some(neighbour) => SummaryTo::Neighbour { neighbour, src, ifindex },
+                Some(neighbor) => SummaryTo::Neighbor { neighbor, src, ifindex },
                 None => return false,
             },
-            _ => SummaryTo::Neighbour { neighbour: envelope.dst, src, ifindex },
+            _ => SummaryTo::Neighbor { neighbor: envelope.dst, src, ifindex },
         };
-        self.neighbours.summarise(state, &to)
+        self.neighbors.summarise(state, &to)
     }
 
     fn sent_key(&mut self, about: SentState) -> Option<Key> {
@@ -320,7 +320,7 @@ impl Rsvp {
     pub(super) fn has_message_ids(&self, about: &SentState) -> bool {
         let (iface, towards) = self.next_of(about);
         let ifindex = self.interfaces.get(iface).map_or(IfIndex::NONE, |known| known.ifindex);
-        self.neighbours.is_reliable(ifindex, towards)
+        self.neighbors.is_reliable(ifindex, towards)
     }
 
     /// Whether any state was sent with a MESSAGE_ID.
@@ -328,7 +328,7 @@ impl Rsvp {
         !self.message_ids.by_state.is_empty()
     }
 
-    /// The mark of what a message without a stored MESSAGE_ID makes or ends, for the neighbour layer; 0: it does neither.
+    /// The mark of what a message without a stored MESSAGE_ID makes or ends, for the neighbor layer; 0: it does neither.
     pub(super) fn mark_of(&self, about: &SentState) -> u64 {
         match *about {
             SentState::Nothing => 0,
@@ -362,26 +362,26 @@ impl Rsvp {
     /// requests is sent as a whole message soon.
     pub(super) fn end_parts(&mut self, session: Key, hop: u32) {
         let part = SentState::Part(session, hop);
-        if self.neighbours.has_owned() && self.neighbours.end_waiting(self.mark_of(&part), |_| true) {
+        if self.neighbors.has_owned() && self.neighbors.end_waiting(self.mark_of(&part), |_| true) {
             self.message_ids.lost.push_back(part);
         }
     }
 
     /// Removes the MESSAGE_ID of sent state: nothing about the state is sent again.
     pub(super) fn remove_sent(&mut self, about: SentState) {
-        if self.neighbours.has_owned() {
-            self.neighbours.end_waiting(self.mark_of(&about), |_| true);
+        if self.neighbors.has_owned() {
+            self.neighbors.end_waiting(self.mark_of(&about), |_| true);
         }
         if self.message_ids.by_state.is_empty() {
             return;
         }
         let sent = self.message_ids.remove_state(&about);
         if let Some(state) = sent.and_then(|sent| sent.handle()) {
-            self.neighbours.remove_sent(state);
+            self.neighbors.remove_sent(state);
         }
     }
 
-    /// A neighbour refreshed an unknown MESSAGE_ID of a multicast source. It gets a MESSAGE_ID_NACK if data of that
+    /// A neighbor refreshed an unknown MESSAGE_ID of a multicast source. It gets a MESSAGE_ID_NACK if data of that
     /// source arrive by the same interface (RFC 2961 §5.3).
     pub(super) fn on_unknown_id(&mut self, unknown: &Unknown) {
         let iface = self.interfaces.iface(unknown.ifindex);
@@ -395,22 +395,22 @@ impl Rsvp {
             }
         };
         if here {
-            self.neighbours.nack(unknown);
+            self.neighbors.nack(unknown);
         }
     }
 
-    /// Handles the upcalls of the neighbour layer.
-    pub(super) fn serve_neighbours(&mut self) {
-        while let Some(upcall) = self.neighbours.upcall() {
+    /// Handles the upcalls of the neighbor layer.
+    pub(super) fn serve_neighbors(&mut self) {
+        while let Some(upcall) = self.neighbors.upcall() {
             match upcall {
                 Upcall::SendWhole { tag } => {
                     let about = self.message_ids.sent.get_index(tag).map(|sent| sent.about);
                     self.send_again(about.unwrap_or(SentState::Nothing));
                 }
-                Upcall::Lost { neighbour, ifindex } => {
-                    self.neighbour_lost(neighbour, self.interfaces.iface(ifindex))
+                Upcall::Lost { neighbor, ifindex } => {
+                    self.neighbor_lost(neighbor, self.interfaces.iface(ifindex))
                 }
-                Upcall::Shown { towards, able } => self.neighbour_shown(towards, able),
+                Upcall::Shown { towards, able } => self.neighbor_shown(towards, able),
                 Upcall::LastKeyExpired { id, ifindex } => {
                     tracing::warn!(key = id, ifindex = ifindex.0, "the last key expired, and is used on");
                 }
@@ -433,14 +433,14 @@ impl Rsvp {
         }
     }
 
-    /// A neighbour restarted or cannot be reached: all state for it is sent again, because it may have lost it.
-    fn neighbour_lost(&mut self, neighbour: IpAddr, iface: Iface) {
-        tracing::info!(peer = %neighbour, "neighbor lost: its state is sent again");
+    /// A neighbor restarted or cannot be reached: all state for it is sent again, because it may have lost it.
+    fn neighbor_lost(&mut self, neighbor: IpAddr, iface: Iface) {
+        tracing::info!(peer = %neighbor, "neighbor lost: its state is sent again");
         self.merging.end_all_withheld();
         let concerned = |about: &SentState| match about {
             SentState::Path(_, at) => *at == iface,
             SentState::Resv(_, hop) | SentState::Part(_, hop) => {
-                self.hops.lookup(*hop).is_some_and(|hop| hop.addr == neighbour)
+                self.hops.lookup(*hop).is_some_and(|hop| hop.addr == neighbor)
             }
             SentState::PathTear(..) | SentState::ResvTear(_) | SentState::Nothing => false,
         };
@@ -451,28 +451,28 @@ impl Rsvp {
         lost.extend(all);
     }
 
-    /// An administrator makes this node forget a neighbour: all state for it is sent again in whole messages, as to a new one. What it
+    /// An administrator makes this node forget a neighbor: all state for it is sent again in whole messages, as to a new one. What it
     /// sent stays as it is. Returns the number of interfaces where it was known.
-    pub(super) fn forget_neighbour(&mut self, neighbour: IpAddr, ifindex: Option<IfIndex>) -> u32 {
-        let mark = self.mark(neighbour);
+    pub(super) fn forget_neighbor(&mut self, neighbor: IpAddr, ifindex: Option<IfIndex>) -> u32 {
+        let mark = self.mark(neighbor);
         let concerned = |about: &SentState| {
             let (iface, towards) = self.next_of(about);
             let number = self.interfaces.get(iface).map(|known| known.ifindex);
             let there = ifindex.is_none() || ifindex == number;
             let acknowledged = || {
                 let state = self.message_ids.handle_of(about);
-                state.is_some_and(|state| self.neighbours.has_acknowledged(state, neighbour))
+                state.is_some_and(|state| self.neighbors.has_acknowledged(state, neighbor))
             };
             there && (towards == mark || acknowledged())
         };
         // This walks all sent state; what is found is sent in parts.
         let all = self.message_ids.sent.iter().map(|(_, sent)| sent.about);
         let found: Vec<SentState> = all.filter(concerned).collect();
-        let places = self.neighbours.forget(neighbour, ifindex);
+        let places = self.neighbors.forget(neighbor, ifindex);
         if places.is_empty() {
             return 0;
         }
-        tracing::info!(peer = %neighbour, states = found.len(), "neighbor forgotten by an administrator: its state is sent again");
+        tracing::info!(peer = %neighbor, states = found.len(), "neighbor forgotten by an administrator: its state is sent again");
         self.merging.end_all_withheld();
         self.message_ids.send_soon(found);
         u32::try_from(places.len()).unwrap_or(u32::MAX)
@@ -498,20 +498,20 @@ impl Rsvp {
         let paths = self.senders_of(session).map(|(key, _)| SentState::Path(key, oif));
         let acknowledged = |about: &SentState| {
             let state = self.message_ids.handle_of(about);
-            state.is_some_and(|state| self.neighbours.has_acknowledged(state, hop))
+            state.is_some_and(|state| self.neighbors.has_acknowledged(state, hop))
         };
         let doubtful: Vec<SentState> = paths.filter(acknowledged).collect();
         self.message_ids.send_soon(doubtful);
     }
 
-    /// Sends a part of the state again that lost neighbours had, and Paths to neighbours whose place another router may have.
+    /// Sends a part of the state again that lost neighbors had, and Paths to neighbors whose place another router may have.
     pub(super) fn send_to_lost(&mut self) {
         if self.next_to_lost().is_none_or(|at| self.now < at) {
             return;
         }
         if self.message_ids.lost.is_empty() {
             let paths = self.paths_to_moved(AT_ONCE);
-            self.counters.neighbours_followed += paths.len() as u64;
+            self.counters.neighbors_followed += paths.len() as u64;
             self.message_ids.send_soon(paths);
         }
         for _ in 0..AT_ONCE {
@@ -523,7 +523,7 @@ impl Rsvp {
         }
     }
 
-    /// Time when the next part of lost neighbours' state is sent.
+    /// Time when the next part of lost neighbors' state is sent.
     pub(super) fn next_to_lost(&self) -> Option<Time> {
         let waits = !self.message_ids.lost.is_empty() || self.routes.has_moved();
         waits.then_some(self.message_ids.lost_at)

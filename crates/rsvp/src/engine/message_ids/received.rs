@@ -1,4 +1,4 @@
-//! MESSAGE_IDs of state that neighbours sent (RFC 2961): an Srefresh refreshes the state by them.
+//! MESSAGE_IDs of state that neighbors sent (RFC 2961): an Srefresh refreshes the state by them.
 
 use core::hint::black_box;
 use core::time::Duration;
@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::engine::Rsvp;
 use crate::engine::ahead::{Group, MANY};
-use crate::engine::neighbour::{Incoming, ReceivedHandle};
+use crate::engine::neighbor::{Incoming, ReceivedHandle};
 use crate::engine::session::NONE;
 
 /// Records that one Resv is about: seldom more than one. They take no memory of their own then.
@@ -110,7 +110,7 @@ impl Stored {
     }
 }
 
-/// State that a neighbour sent.
+/// State that a neighbor sent.
 #[derive(Debug)]
 struct Entry {
     state: Stored,
@@ -129,7 +129,7 @@ impl Entry {
     }
 }
 
-/// All MESSAGE_IDs of state that neighbours sent.
+/// All MESSAGE_IDs of state that neighbors sent.
 #[derive(Debug)]
 pub(in crate::engine) struct ReceivedStates {
     slab: Slab<Entry>,
@@ -251,12 +251,12 @@ impl Rsvp {
                 let entry = Entry { state, handle: handle.unwrap_or(NO_HANDLE), life };
                 let Ok(key) = self.message_ids.received.insert(entry) else {
                     self.counters.overload += 1;
-                    return handle.into_iter().for_each(|handle| self.neighbours.remove_received(handle));
+                    return handle.into_iter().for_each(|handle| self.neighbors.remove_received(handle));
                 };
                 (handle, key)
             }
         };
-        let handle = self.neighbours.store_received(incoming, handle, key.index());
+        let handle = self.neighbors.store_received(incoming, handle, key.index());
         if let Some(entry) = self.message_ids.received.slab.get_mut(key) {
             entry.handle = handle.unwrap_or(NO_HANDLE);
         }
@@ -281,19 +281,19 @@ impl Rsvp {
     fn remove_received_key(&mut self, key: Option<Key>) {
         let entry = key.and_then(|key| self.message_ids.received.remove(key));
         if let Some(handle) = entry.and_then(|entry| entry.handle()) {
-            self.neighbours.remove_received(handle);
+            self.neighbors.remove_received(handle);
         }
     }
 
-    /// A neighbour repeated a message with the same MESSAGE_ID.
+    /// A neighbor repeated a message with the same MESSAGE_ID.
     pub(in crate::engine) fn refresh_received(&mut self, handle: Option<ReceivedHandle>) {
-        let tag = handle.and_then(|handle| self.neighbours.tag_of(handle));
+        let tag = handle.and_then(|handle| self.neighbors.tag_of(handle));
         if let Some(tag) = tag {
             self.refresh_by_id(tag);
         }
     }
 
-    /// A neighbour refreshed MESSAGE_IDs by an Srefresh (RFC 2961 §5).
+    /// A neighbor refreshed MESSAGE_IDs by an Srefresh (RFC 2961 §5).
     pub(in crate::engine) fn refresh_by_ids(&mut self, tags: &[u32]) {
         if self.message_ids.received.slab.len() >= MANY {
             self.read_received(tags);

@@ -65,21 +65,21 @@ impl Rsvp {
         };
         let (key, iface) = match about {
             SentState::Path(key, iface) => (*key, *iface),
-            SentState::Resv(..) => return self.neighbours.acknowledged_by(state).is_some(),
+            SentState::Resv(..) => return self.neighbors.acknowledged_by(state).is_some(),
             SentState::Part(..) | SentState::PathTear(..) | SentState::ResvTear(_) | SentState::Nothing => {
                 return false;
             }
         };
         if !self.goes_to_group(key) {
-            return self.neighbours.acknowledged_by(state).is_some();
+            return self.neighbors.acknowledged_by(state).is_some();
         }
         let Some(known) = invariant!(self.interfaces.get(iface), "a Path was sent by a known interface")
         else {
             return false;
         };
         let hops = self.reserving_hops(key, iface);
-        let answered = |hop: &IpAddr| self.neighbours.has_acknowledged(state, *hop);
-        self.neighbours.config().of(known.ifindex).reduction.all_nodes_capable
+        let answered = |hop: &IpAddr| self.neighbors.has_acknowledged(state, *hop);
+        self.neighbors.config().of(known.ifindex).reduction.all_nodes_capable
             && !hops.is_empty()
             && hops.iter().all(answered)
     }

@@ -50,7 +50,7 @@ struct Closing {
     envelope: Envelope,
     /// The senders in a ResvTear; none: it is for all.
     senders: Vec<Filter>,
-    /// The message as the neighbour layer takes it.
+    /// The message as the neighbor layer takes it.
     octets: Vec<u8>,
 }
 
@@ -142,7 +142,7 @@ impl Rsvp {
         self.output.closing.len()
     }
 
-    /// Sends a tear, and stores it for its repetition if the interface repeats tears and the neighbour gets no
+    /// Sends a tear, and stores it for its repetition if the interface repeats tears and the neighbor gets no
     /// MESSAGE_IDs.
     pub(super) fn send_tear(
         &mut self,
@@ -178,7 +178,7 @@ impl Rsvp {
     /// Whether messages with this addressing have a MESSAGE_ID.
     fn is_acknowledged_there(&self, envelope: &Envelope) -> bool {
         let towards = if envelope.towards == 0 { self.mark(envelope.dst) } else { envelope.towards };
-        self.neighbours.is_reliable(envelope.ifindex.unwrap_or_default(), towards)
+        self.neighbors.is_reliable(envelope.ifindex.unwrap_or_default(), towards)
     }
 
     /// The next hops at an interface with a reservation for a sender: at most `max_next_hops` of each reservation.
@@ -222,8 +222,7 @@ impl Rsvp {
         };
         if self.may_repeat(stage) {
             if let Some(closing) = self.output.closing.tears.get(key) {
-                self.neighbours
-                    .send_alone(envelope.at(envelope.ifindex.unwrap_or_default()), &closing.octets);
+                self.neighbors.send_alone(envelope.at(envelope.ifindex.unwrap_or_default()), &closing.octets);
             }
             let counters = &mut self.counters;
             let counter = if kind == MessageType::PATH_TEAR {

@@ -4,7 +4,7 @@
 //! would then go round until the state ends. A router that passed on several errors about a state a moment ago drops the
 //! next one. Where the circle is slow, an error that returns is recognised by its contents.
 //!
-//! A quarter of what is noted is for neighbours, and for interfaces, from which few errors came. Otherwise one neighbour with
+//! A quarter of what is noted is for neighbors, and for interfaces, from which few errors came. Otherwise one neighbor with
 //! many states of its own would stop the errors about the states of all others.
 
 use core::hash::Hash;
@@ -25,7 +25,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Number of states that pass on errors within the interval at most, and of errors that are stored.
 const MOST: u32 = 65_536;
 
-/// Where an error came from: the address of the neighbour, and the interface.
+/// Where an error came from: the address of the neighbor, and the interface.
 pub(in crate::engine) type Origin = (IpAddr, Iface);
 
 /// Two generations of what was noted by hash: the one before the present one is removed after an interval.
@@ -33,7 +33,7 @@ pub(in crate::engine) type Origin = (IpAddr, Iface);
 struct Noted<T> {
     present: HashMap<u64, T, KeyedHasher>,
     former: HashMap<u64, T, KeyedHasher>,
-    /// The present ones by their neighbour, and by their interface.
+    /// The present ones by their neighbor, and by their interface.
     by_source: Shares<IpAddr>,
     by_interface: Shares<Iface>,
     since: Time,
@@ -65,15 +65,15 @@ impl<T: Copy> Noted<T> {
         }
     }
 
-    fn has_room(&self, of: u64, (neighbour, iface): Origin) -> bool {
+    fn has_room(&self, of: u64, (neighbor, iface): Origin) -> bool {
         self.present.contains_key(&of)
-            || self.by_source.check(&source(neighbour), 1).is_ok()
+            || self.by_source.check(&source(neighbor), 1).is_ok()
                 && self.by_interface.check(&iface, 1).is_ok()
     }
 
-    fn insert(&mut self, of: u64, value: T, (neighbour, iface): Origin) {
+    fn insert(&mut self, of: u64, value: T, (neighbor, iface): Origin) {
         if self.present.insert(of, value).is_none() {
-            self.by_source.hold(source(neighbour));
+            self.by_source.hold(source(neighbor));
             self.by_interface.hold(iface);
         }
     }
@@ -160,16 +160,16 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_errors_leaves_room_to_other_neighbours_and_interfaces() {
+    fn a_flood_of_errors_leaves_room_to_other_neighbors_and_interfaces() {
         let mut errors = errors();
         let mut passed = |ms, range: core::ops::Range<u32>, iface, each: fn(u32) -> u32| {
             range.filter(|state| errors.allow(at(ms), from(each(*state), iface), &(iface, state), &0)).count()
         };
-        // One neighbour with many states, then as many as it likes on the same link.
+        // One neighbor with many states, then as many as it likes on the same link.
         assert_eq!(passed(0, 0..60_000, 1, |_| 1), 49_152);
         assert_eq!(passed(100, 200_000..200_100, 1, |_| 2), 0, "the rest is for other interfaces");
         assert_eq!(passed(100, 0..100, 2, |_| 2), 100);
-        // While the interface holds less, the rest is for other neighbours.
+        // While the interface holds less, the rest is for other neighbors.
         assert_eq!(passed(60_000, 0..40_000, 1, |_| 1) + passed(60_000, 0..20_000, 2, |_| 1), 49_152);
         assert_eq!(passed(60_100, 300_000..300_100, 3, |_| 1), 0);
         assert_eq!(passed(60_100, 300_000..300_100, 3, |_| 3), 100);

@@ -22,7 +22,7 @@ use crate::wire::{
     Overrides, RawAdspec, RsvpHop, Writer, attribute,
 };
 
-/// TTL of messages to a neighbour: clouds without RSVP may lie between.
+/// TTL of messages to a neighbor: clouds without RSVP may lie between.
 const TTL: u8 = 255;
 
 /// The services of the interfaces are asked for again after this time.
@@ -59,13 +59,13 @@ impl Rsvp {
     ) -> bool {
         let ifindex = envelope.ifindex.unwrap_or_default();
         let mut whole = true;
-        let sent = if self.neighbours.is_plain(ifindex) || self.gets_plain(&envelope, about) {
-            let (mut octets, flags) = self.neighbours.lend(ifindex);
+        let sent = if self.neighbors.is_plain(ifindex) || self.gets_plain(&envelope, about) {
+            let (mut octets, flags) = self.neighbors.lend(ifindex);
             let start = octets.len();
             let mut writer = Writer::new(&mut octets, kind, flags, envelope.ttl);
             compose(self, &mut writer);
             let sent = writer.finish().is_ok();
-            self.neighbours.send_plain(envelope.at(ifindex), octets, start);
+            self.neighbors.send_plain(envelope.at(ifindex), octets, start);
             sent
         } else {
             let mut octets = core::mem::take(&mut self.output.message);
@@ -103,7 +103,7 @@ impl Rsvp {
         sent
     }
 
-    /// The addressing of a message to a neighbour.
+    /// The addressing of a message to a neighbor.
     pub(in crate::engine) fn envelope_to(&self, dst: IpAddr, iface: Iface) -> Envelope {
         let known = self.interfaces.get(iface);
         Envelope {
@@ -119,9 +119,9 @@ impl Rsvp {
         }
     }
 
-    /// The mark of a router or RSVP node, for the neighbour layer.
+    /// The mark of a router or RSVP node, for the neighbor layer.
     pub(in crate::engine) fn mark(&self, address: IpAddr) -> u32 {
-        self.neighbours.mark(address)
+        self.neighbors.mark(address)
     }
 
     /// The addressing of a message to the previous hop whose Paths come by `iif`. If hops without RSVP lie between, the
@@ -252,7 +252,7 @@ impl Rsvp {
         if let Some(stored) = self.adspecs.lookup(sender.adspec) {
             self.advance_adspec(stored, sender.has(NON_RSVP), advertised, &mut adspec);
         }
-        if !self.output.closing.is_empty() || self.neighbours.has_owned() {
+        if !self.output.closing.is_empty() || self.neighbors.has_owned() {
             self.path_again(key);
         }
         let sent = self.transmit_state(envelope, MessageType::PATH, about, by_id, |node, w| {
@@ -297,7 +297,7 @@ impl Rsvp {
         };
         let torn = Torn::Path(self.session_of(session), self.filter_of(sender));
         self.end_repetition(&torn, None);
-        self.neighbours.end_waiting(self.torn_mark(&torn), |_| true);
+        self.neighbors.end_waiting(self.torn_mark(&torn), |_| true);
     }
 
     /// Advances an ADSPEC by this hop (TC_Advertise of RFC 2205 §3.11.2). An ADSPEC that cannot be composed goes no

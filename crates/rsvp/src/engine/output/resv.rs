@@ -222,7 +222,7 @@ impl Rsvp {
         if !self.output.closing.is_empty() {
             self.resv_again(session, RsvpHop { addr: envelope.dst, lih }, flows);
         }
-        if self.neighbours.has_owned() {
+        if self.neighbors.has_owned() {
             self.end_waiting_tears(session, RsvpHop { addr: envelope.dst, lih }, style, flows);
         }
         self.transmit_state(envelope, MessageType::RESV, about, by_id, |node, w| {
@@ -263,11 +263,11 @@ impl Rsvp {
     fn end_waiting_tears(&mut self, session: Key, hop: RsvpHop, style: Style, flows: &[(Key, FlowSpec)]) {
         let Some(record) = invariant!(self.sessions.get(session), "a Resv has its session") else { return };
         let mark = self.torn_mark(&Torn::resv(self.session_of(record), hop));
-        if !self.neighbours.waits(mark) {
+        if !self.neighbors.waits(mark) {
             return;
         }
         let senders = self.filters_of(flows);
-        self.neighbours.end_waiting(mark, |octets| {
+        self.neighbors.end_waiting(mark, |octets| {
             let Ok(tear) = Message::parse(octets) else { return false };
             let mut named = tear.flows().filter_map(|flow| flow.filter).peekable();
             tear.style == Some(style)

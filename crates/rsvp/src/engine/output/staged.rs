@@ -1,5 +1,5 @@
 //! Staged refresh timers (draft-pan-rsvp-timer-00): a change is sent again at growing intervals, until the interval has
-//! reached the refresh period. Neighbours notice nothing but more messages. The draft's own messages and flag are not
+//! reached the refresh period. Neighbors notice nothing but more messages. The draft's own messages and flag are not
 //! sent, because later RFCs use their numbers: answers are the acknowledgments of RFC 2961, and where a message has a
 //! MESSAGE_ID, RFC 2961 §6 repeats it.
 

@@ -14,7 +14,7 @@ use crate::engine::carried::{Carried, Compared, Received, Renewal};
 use crate::engine::interfaces::Iface;
 use crate::engine::io::RsvpEvent;
 use crate::engine::merging::Tears;
-use crate::engine::neighbour::Incoming;
+use crate::engine::neighbor::Incoming;
 use crate::engine::receive::Failure;
 use crate::engine::session::{NONE, Refusal};
 use crate::engine::{Admission, Rsvp};

@@ -33,7 +33,7 @@ impl Pace {
 }
 
 impl Interfaces {
-    /// How much of its lifetime state has left when its neighbour has sent nothing for two periods. A refresh comes after 1.5 periods
+    /// How much of its lifetime state has left when its neighbor has sent nothing for two periods. A refresh comes after 1.5 periods
     /// at the latest (RFC 2205 §3.7).
     fn left_without_refresh(&self, iface: Iface, pace: Pace) -> Duration {
         let period = pace.milliseconds();

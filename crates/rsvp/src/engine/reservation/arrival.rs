@@ -45,7 +45,7 @@ impl Rsvp {
             return Accepted::default();
         }
         if let Some(known) = self.interfaces.get(iface) {
-            self.neighbours.proved(hop.addr, known.ifindex);
+            self.neighbors.proved(hop.addr, known.ifindex);
         }
         if let Some(refusal) = message.refusal {
             self.counters.rejected += 1;

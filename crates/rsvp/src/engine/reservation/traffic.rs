@@ -8,7 +8,7 @@ use signalbox_core::{IfIndex, Key, invariant};
 use signalbox_resources::intserv::{ErrorTerms, Given, TSpec};
 use signalbox_resources::request::GuaranteedRequest;
 use signalbox_resources::{
-    Cause, GrantId, GrantRequest, LostWhy, Neighbour, Owner, Proof, Refusal, RequestedBy, Requester,
+    Cause, GrantId, GrantRequest, LostWhy, Neighbor, Owner, Proof, Refusal, RequestedBy, Requester,
 };
 
 use super::branch::{Branch, Request};
@@ -162,17 +162,17 @@ impl Rsvp {
 
     /// The next hops whose merged requests make a reservation. RSVP takes a Resv from the link of its next hop only.
     fn next_hops(&self, branch: &Branch, ifindex: IfIndex) -> RequestedBy {
-        let authenticated = self.neighbours.config().of(ifindex).integrity.receiving;
+        let authenticated = self.neighbors.config().of(ifindex).integrity.receiving;
         let proof = if authenticated { Proof::Identity } else { Proof::Link };
-        let neighbour = |request: &Request| {
-            self.hops.lookup(request.hop).map(|hop| Neighbour { address: hop.addr, ifindex, proof })
+        let neighbor = |request: &Request| {
+            self.hops.lookup(request.hop).map(|hop| Neighbor { address: hop.addr, ifindex, proof })
         };
         let more = branch.requests().skip(1);
-        match (neighbour(&branch.first), more.map(neighbour).collect::<Option<Vec<_>>>()) {
-            (Some(first), Some(more)) if more.is_empty() => RequestedBy::Neighbour(first),
+        match (neighbor(&branch.first), more.map(neighbor).collect::<Option<Vec<_>>>()) {
+            (Some(first), Some(more)) if more.is_empty() => RequestedBy::Neighbor(first),
             (Some(first), Some(mut more)) => {
                 more.push(first);
-                RequestedBy::Neighbours(more)
+                RequestedBy::Neighbors(more)
             }
             _ => RequestedBy::Unknown,
         }

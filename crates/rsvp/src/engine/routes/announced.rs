@@ -1,7 +1,7 @@
 //! Paths in Bundles (RFC 2961 §3): whether their sender can be where they came from.
 //!
 //! A single Path has the IP source of its sender, so that filters against forged sources judge it. A Bundle has the
-//! source of its neighbour, and a node on any link could announce the sender of another. A Path in a Bundle that would
+//! source of its neighbor, and a node on any link could announce the sender of another. A Path in a Bundle that would
 //! move or create path state therefore has to come by the interface to which the route to its sender leads. It waits
 //! for the answer of routing; nothing else is stored for it.
 
@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use signalbox_core::node::{NoRoute, Route, RouteQuery};
 
 use crate::engine::interfaces::Iface;
-use crate::engine::neighbour::{Arrivals, Incoming};
+use crate::engine::neighbor::{Arrivals, Incoming};
 use crate::engine::packet::IpReceived;
 use crate::engine::path::LOCAL;
 use crate::engine::{Admission, Rsvp};
@@ -68,7 +68,7 @@ impl Rsvp {
     /// routing.
     pub(in crate::engine) fn is_announced_well(&mut self, incoming: &Incoming<'_>, iface: Iface) -> bool {
         let (message, packet) = (&incoming.message, &incoming.packet);
-        let settings = self.neighbours.config().of(packet.ifindex);
+        let settings = self.neighbors.config().of(packet.ifindex);
         if !incoming.bundled || settings.trust.any_source || settings.integrity.receiving {
             return true;
         }

@@ -428,9 +428,9 @@ impl Rsvp {
         let changes = self.interfaces.update(list, &self.config);
         tracing::debug!(interfaces = list.len(), changed = changes.altered.len(), "interfaces updated");
         for known in self.interfaces.all() {
-            self.neighbours.set_addresses(known.ifindex, known.address(false), known.address(true));
+            self.neighbors.set_addresses(known.ifindex, known.address(false), known.address(true));
         }
-        self.settle_neighbours();
+        self.settle_neighbors();
         for iface in changes.altered {
             let first = self.interfaces.get(iface).map_or(NONE, |known| known.first_leaving);
             self.routes.checks.push_link(iface, first);

@@ -1,6 +1,6 @@
 //! Next hops that other routers take over, while no route changes (VRRP, RFC 5798).
 //!
-//! The driver reports that the kernel sends what goes to a neighbour to another link-layer address. The router there has none of the
+//! The driver reports that the kernel sends what goes to a neighbor to another link-layer address. The router there has none of the
 //! MESSAGE_IDs that the former one acknowledged, and may not know the Paths. So they go out whole, a part at a time, and so do the
 //! standby copies of protected senders. Anybody on the link can forge that change: it makes a part of the Paths of one link go earlier
 //! than they would, and nothing else.
@@ -16,16 +16,16 @@ use crate::engine::message_ids::SentState;
 use crate::engine::path::UNSENT;
 use crate::engine::session::NONE;
 
-/// Neighbours that wait at most. Paths to others go whole by their own timers.
+/// Neighbors that wait at most. Paths to others go whole by their own timers.
 const MOST: usize = 256;
 /// Senders that one call looks at.
 const STEPS: usize = 1024;
 
-/// A walk over the senders that leave by the interface of a neighbour, and then over those whose standby copies do.
+/// A walk over the senders that leave by the interface of a neighbor, and then over those whose standby copies do.
 #[derive(Debug)]
 struct Walk {
     iface: Iface,
-    /// The mark of the neighbour.
+    /// The mark of the neighbor.
     towards: u32,
     /// The next sender that leaves by the interface; [`NONE`]: the walk has met all of them.
     next: u32,
@@ -71,8 +71,8 @@ impl MovedHops {
 }
 
 impl Rsvp {
-    /// Another router may have the place of a neighbour.
-    pub(in crate::engine) fn on_neighbour_moved(&mut self, ifindex: IfIndex, address: IpAddr) {
+    /// Another router may have the place of a neighbor.
+    pub(in crate::engine) fn on_neighbor_moved(&mut self, ifindex: IfIndex, address: IpAddr) {
         let (iface, towards) = (self.interfaces.iface(ifindex), self.mark(address));
         let next = self.interfaces.get(iface).map_or(NONE, |known| known.first_leaving);
         let moved = &mut self.routes.moved;
@@ -99,7 +99,7 @@ impl Rsvp {
         Some((key, sender.has(UNSENT)))
     }
 
-    /// The Paths to such neighbours that go out next, at most `most`.
+    /// The Paths to such neighbors that go out next, at most `most`.
     pub(in crate::engine) fn paths_to_moved(&mut self, most: usize) -> Vec<SentState> {
         let mut found = Vec::new();
         for _ in 0..STEPS {

@@ -1,4 +1,4 @@
-//! A cache in front of an index of addresses: a neighbour often sends many messages in a row.
+//! A cache in front of an index of addresses: a neighbor often sends many messages in a row.
 
 use core::net::IpAddr;
 

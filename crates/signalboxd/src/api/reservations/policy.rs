@@ -12,7 +12,7 @@ use signalbox_core::security::{Fingerprint, Identity};
 use signalbox_core::traffic::{FlowFilter, ServiceClass};
 use signalbox_core::{IfIndex, ReserverId};
 use signalbox_node::resources::request::{
-    GrantRequest, Neighbour, Owner, Priority, Proof, RequestedBy, Requester,
+    GrantRequest, Neighbor, Owner, Priority, Proof, RequestedBy, Requester,
 };
 use signalbox_node::resources::{Cause, Refusal};
 use tonic::Status;
@@ -66,7 +66,7 @@ fn requester(asked: &v1::TestPolicyRequest, from: Option<IpAddr>) -> Result<Requ
     let peer = asked.peer.as_deref().map(identity).transpose()?.map(Arc::new);
     let proof = if peer.is_some() { Proof::Identity } else { Proof::Handshake };
     let requested_by = match from {
-        Some(address) => RequestedBy::Neighbour(Neighbour { address, ifindex: IfIndex::NONE, proof }),
+        Some(address) => RequestedBy::Neighbor(Neighbor { address, ifindex: IfIndex::NONE, proof }),
         None => RequestedBy::LocalUser(None),
     };
     let user = asked.authority.as_ref().and_then(|authority| authority.user.clone());

@@ -223,7 +223,7 @@ pub(super) fn upcall(event: RsvpEvent) -> Option<v1::SessionResponse> {
             flowspec: flowspec.as_ref().map(flowspec_to_api),
             senders: senders.iter().map(filter_to_api).collect(),
         }),
-        RsvpEvent::SendersEnded { .. } | RsvpEvent::NeighbourForgotten { .. } => return None,
+        RsvpEvent::SendersEnded { .. } | RsvpEvent::NeighborForgotten { .. } => return None,
     };
     Some(response(upcall))
 }

@@ -291,7 +291,7 @@ impl Announced {
             | RsvpEvent::ResvError { .. }
             | RsvpEvent::Confirmed { .. }
             | RsvpEvent::SendersEnded { .. }
-            | RsvpEvent::NeighbourForgotten { .. } => return Ok(None),
+            | RsvpEvent::NeighborForgotten { .. } => return Ok(None),
         };
         Ok(Some(event))
     }

@@ -159,7 +159,7 @@ impl Rsvp for RsvpService {
     ) -> Result<Response<v1::ForgetNeighborResponse>, Status> {
         self.api.must_run(ProtocolId::Rsvp)?;
         let request = request.into_inner();
-        let neighbour = types::address("address", &request.address)?;
+        let neighbor = types::address("address", &request.address)?;
         let ifindex = match request.interface {
             None => None,
             Some(name) => {
@@ -170,8 +170,8 @@ impl Rsvp for RsvpService {
                 Some(found.await?.ok_or_else(unknown_neighbor)?)
             }
         };
-        let answer = self.order(RsvpCommand::ForgetNeighbour { neighbour, ifindex }).await?;
-        let RsvpEvent::NeighbourForgotten { interfaces } = answer else { return Err(no_answer(&answer)) };
+        let answer = self.order(RsvpCommand::ForgetNeighbor { neighbor, ifindex }).await?;
+        let RsvpEvent::NeighborForgotten { interfaces } = answer else { return Err(no_answer(&answer)) };
         if interfaces == 0 {
             return Err(unknown_neighbor());
         }
@@ -196,7 +196,7 @@ fn no_answer(event: &RsvpEvent) -> Status {
         | RsvpEvent::ResvError { .. }
         | RsvpEvent::Confirmed { .. }
         | RsvpEvent::SendersEnded { .. }
-        | RsvpEvent::NeighbourForgotten { .. } => Reason::Internal.status("the node has not answered"),
+        | RsvpEvent::NeighborForgotten { .. } => Reason::Internal.status("the node has not answered"),
     }
 }
 

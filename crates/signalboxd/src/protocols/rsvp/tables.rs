@@ -7,7 +7,7 @@ use signalbox_api::v1::InterfaceRef;
 use signalbox_core::node::Interface;
 use signalbox_core::{IfIndex, Time};
 use signalbox_node::resources::GrantId;
-use signalbox_node::rsvp::neighbour::{self, AuthenticationFailure};
+use signalbox_node::rsvp::neighbor::{self, AuthenticationFailure};
 use signalbox_node::rsvp::{
     BlockadeView, InterfaceView, RequestView, SessionKind, SessionView, Style, UpstreamView,
 };
@@ -93,7 +93,7 @@ pub(super) fn neighbors(
     name: Option<&str>,
 ) -> Portion<v1::Neighbor, Option<(IpAddr, IfIndex)>> {
     let Some(rsvp) = view.node.rsvp() else { return (Vec::new(), None) };
-    let rows = rsvp.neighbours().view_after(view.now, after, most);
+    let rows = rsvp.neighbors().view_after(view.now, after, most);
     let last = rows.last().filter(|_| rows.len() == most).map(|row| (row.address, row.ifindex));
     let interfaces = view.kernel.interfaces();
     let at = name.map(|name| number_of(interfaces, name));
@@ -117,7 +117,7 @@ fn interface_state(view: &InterfaceView<'_>, interfaces: &[Interface]) -> v1::In
         (true, false) => v1::RefreshReduction::MessageIds,
         (true, true) => v1::RefreshReduction::Complete,
     };
-    let counts = neighbour::TYPES.iter().zip(view.traffic.received).zip(view.traffic.sent);
+    let counts = neighbor::TYPES.iter().zip(view.traffic.received).zip(view.traffic.sent);
     let messages = counts
         .filter(|((_, received), sent)| received + sent > 0)
         .map(|((kind, received), sent)| v1::MessageCount { r#type: kind.to_string(), received, sent });
@@ -134,7 +134,7 @@ fn interface_state(view: &InterfaceView<'_>, interfaces: &[Interface]) -> v1::In
         hello_interval_us: view.hello.map(micros),
         signs: view.signs,
         requires_signature: view.requires_signature,
-        neighbors: u32::try_from(view.neighbours).unwrap_or(u32::MAX),
+        neighbors: u32::try_from(view.neighbors).unwrap_or(u32::MAX),
         messages: messages.collect(),
         errors_received: view.traffic.errors_received,
     }
@@ -235,7 +235,7 @@ fn without_octets(policy: v1::PolicyData) -> v1::PolicyData {
 }
 
 /// A neighbor as it stands at `now`.
-fn neighbor(view: &neighbour::View, now: Time, interfaces: &[Interface]) -> v1::Neighbor {
+fn neighbor(view: &neighbor::View, now: Time, interfaces: &[Interface]) -> v1::Neighbor {
     let reduction = match view.reduction {
         (false, _) => v1::RefreshReduction::Off,
         _ if view.plain => v1::RefreshReduction::GivenUp,
@@ -247,9 +247,9 @@ fn neighbor(view: &neighbour::View, now: Time, interfaces: &[Interface]) -> v1::
     };
     let hello = match view.hello {
         None => v1::Hello::Off,
-        Some(neighbour::HelloState::Up) => v1::Hello::Up,
-        Some(neighbour::HelloState::Lost) => v1::Hello::Lost,
-        Some(neighbour::HelloState::Never) => v1::Hello::Never,
+        Some(neighbor::HelloState::Up) => v1::Hello::Up,
+        Some(neighbor::HelloState::Lost) => v1::Hello::Lost,
+        Some(neighbor::HelloState::Never) => v1::Hello::Never,
     };
     let associations = view.associations.iter().map(|one| v1::SecurityAssociation {
         key_id: one.key_id,

@@ -147,13 +147,12 @@ async fn an_administrator_makes_the_node_forget_a_neighbor() {
         let request = v1::ForgetNeighborRequest { address: "192.0.2.1".into(), interface: None };
         let call = tokio::spawn(async move { client.forget_neighbor(request).await });
         let mut open = rig.open().await;
-        let Command::Rsvp { command: RsvpCommand::ForgetNeighbour { neighbour, ifindex }, .. } =
-            &open.command
+        let Command::Rsvp { command: RsvpCommand::ForgetNeighbor { neighbor, ifindex }, .. } = &open.command
         else {
             panic!("{:?}", open.command)
         };
-        assert_eq!((neighbour.to_string().as_str(), *ifindex), ("192.0.2.1", None));
-        let event = RsvpEvent::NeighbourForgotten { interfaces };
+        assert_eq!((neighbor.to_string().as_str(), *ifindex), ("192.0.2.1", None));
+        let event = RsvpEvent::NeighborForgotten { interfaces };
         open.event(Event::Rsvp { id: open.id, event: Box::new(event) });
         open.done();
         assert_eq!(rig.closed().await, open.id);

@@ -1,9 +1,0 @@
-//! Tests of the neighbour layer alone: packets in and out at given times, between nodes of one link.
-
-mod bundles;
-mod challenges;
-mod hello;
-mod integrity;
-mod reliable;
-mod rig;
-mod summary;
