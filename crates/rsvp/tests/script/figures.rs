@@ -111,8 +111,9 @@ fn figure_8_partial_routing() {
 #[test]
 fn figure_10_two_ways() {
     let mut rig = Rig::new();
-    rig.trees.insert((group().dest, sender(1).src), (1, vec![3]));
-    rig.trees.insert((group().dest, sender(2).src), (3, vec![1]));
+    // Routes that name the incoming interface too.
+    rig.trees.insert((group().dest, sender(1).src), (1, vec![1, 3]));
+    rig.trees.insert((group().dest, sender(2).src), (3, vec![1, 3]));
     rig.path(&Path::of(group(), 1, 1));
     rig.path(&Path::of(group(), 2, 3));
     rig.resv(&at_c(Resv::wf(load(3.0 * B))));

@@ -144,7 +144,7 @@ fn refreshes_go_on_at_this_nodes_own_pace() {
     let mut sent = Vec::new();
     for _ in 0..200 {
         for n in [1, 2] {
-            rig.path(&Path { tspec: tspec(200.0 * B), ..Path::of(group(), n, n) });
+            sent.extend(rig.path(&Path { tspec: tspec(200.0 * B), ..Path::of(group(), n, n) }));
         }
         assert_eq!(kinds(&rig.resv(&resv)), []);
         sent.extend(rig.wait(Duration::from_secs(3)));

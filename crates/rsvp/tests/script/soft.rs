@@ -347,6 +347,10 @@ fn a_change_makes_no_burst() {
     let paths: Vec<u32> = all(&sent, MessageType::PATH).iter().map(|one| one.oif).collect();
     assert_eq!(paths, [3, 4]);
     assert!(all(&sent, MessageType::RESV).iter().all(|one| one.dst == at(1, 9)), "the answer to its own hop");
+    // Not even if the route names that one.
+    let mut rig = Rig::new();
+    rig.trees.insert((group().dest, sender(1).src), (1, vec![1, 3]));
+    assert_eq!(one(&rig.path(&Path::of(group(), 1, 1)), MessageType::PATH).oif, 3);
 }
 
 /// Many senders expire at one moment. A timer input ends a part of them, another input fewer, and the rest stays due.
