@@ -47,7 +47,7 @@ pub mod replay;
 mod report;
 mod run;
 
-pub use report::{drawing, object};
+pub use report::{chart, object};
 pub use run::{machine, provenance, scratch};
 
 /// A scenario in short.

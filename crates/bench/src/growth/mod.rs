@@ -169,7 +169,7 @@ pub(super) fn run(args: &GrowthArgs) -> Result<ExitCode> {
         let machine = watch.machine().to_string();
         for growth in &all {
             let file = directory.join(format!("growth-{}.svg", growth.engine.name));
-            fs::write(&file, plot::svg(growth, &machine)).with_context(|| file.display().to_string())?;
+            fs::write(&file, plot::svg(growth, &machine)?).with_context(|| file.display().to_string())?;
         }
     }
     judged.map(|()| ExitCode::SUCCESS)
@@ -307,8 +307,13 @@ mod tests {
         let engine = ENGINES.first().unwrap();
         let (sizes, octets) = (vec![1_000, 10_000, 100_000], vec![170.0, 165.0, 160.0]);
         let times = vec![vec![900.0, 950.0, 1000.0], vec![2000.0, 2100.0, 2200.0]];
-        let svg = plot::svg(&Growth { engine, sizes, times, octets }, "a machine");
-        assert_eq!(svg.matches("<polyline").count(), 2 * 2 + 1, "{svg}");
-        assert!(svg.contains(">Data") && svg.contains(">100k</text>") && svg.contains("a machine"), "{svg}");
+        let growth = Growth { engine, sizes, times, octets };
+        let chart = plot::chart(&growth, "a machine");
+        let [messages, memory] = &chart.panels[..] else { panic!("two panels") };
+        assert_eq!((messages.series.len(), memory.series.len()), (2 * 2, 1));
+        let svg = chart.svg().unwrap();
+        for text in ["Data: τ ", "100k", "sessions", "octets of a session", "a machine"] {
+            assert!(svg.contains(text), "{text}: {svg}");
+        }
     }
 }

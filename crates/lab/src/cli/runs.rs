@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use serde_json::json;
 use signalbox_units::Span;
 
@@ -248,9 +248,7 @@ fn run_scenario(
 }
 
 fn draw(scenario: &Scenario, evidence: &Evidence, file: &Path) -> Result<()> {
-    let svg = plot::svg(&scenario.name, evidence);
-    let svg = svg.ok_or_else(|| anyhow!("no packet of a flow was sent, so that nothing can be drawn"))?;
-    write_file(file, &svg)
+    write_file(file, &plot::svg(&scenario.name, evidence)?)
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ impl Judge for Traffic {
             return self.interruption(evidence);
         }
         let (run, span) = self.run(evidence)?;
-        let service = Service::of(run, span.from, span.to);
+        let service = Flow::new(run).service(span.from, span.to);
         let delay = service.delay(50).zip(service.delay(99));
         let delay =
             delay.map_or_else(String::new, |(p50, p99)| format!(", delay p50 {p50:.1} ms, p99 {p99:.1} ms"));
@@ -170,24 +170,37 @@ pub(crate) struct Service {
     pub(crate) delays: Vec<f64>,
 }
 
-impl Service {
+/// A flow, and when its packets arrived, in order.
+#[derive(Debug)]
+pub(crate) struct Flow<'a> {
+    run: &'a TrafficRun,
+    arrivals: Vec<Duration>,
+}
+
+impl<'a> Flow<'a> {
+    /// Puts the arrivals into order, so that each span of time finds its own.
+    pub(crate) fn new(run: &'a TrafficRun) -> Self {
+        let mut arrivals: Vec<_> = run.packets.iter().filter_map(|packet| packet.arrived).collect();
+        arrivals.sort_unstable();
+        Self { run, arrivals }
+    }
+
     /// Counts the packets sent from one time to another, and those that arrived in the same time.
-    pub(crate) fn of(run: &TrafficRun, from: Duration, to: Duration) -> Self {
-        let begin = run.packets.partition_point(|packet| packet.sent < from);
-        let end = run.packets.partition_point(|packet| packet.sent < to);
-        let packets = run.packets.get(begin..end).unwrap_or_default();
-        // What is sent later arrives later.
-        let before = run.packets.get(..end).unwrap_or_default();
-        let came = |packet: &&Packet| packet.arrived.is_some_and(|at| (from..to).contains(&at));
+    pub(crate) fn service(&self, from: Duration, to: Duration) -> Service {
+        let sent = |time| self.run.packets.partition_point(|packet| packet.sent < time);
+        let packets = self.run.packets.get(sent(from)..sent(to)).unwrap_or_default();
         let delay = |packet: &Packet| Some(packet.arrived?.saturating_sub(packet.sent).as_secs_f64() * 1e3);
         let mut delays: Vec<f64> = packets.iter().filter_map(delay).collect();
         delays.sort_by(f64::total_cmp);
         let span = to.saturating_sub(from).as_secs_f64().max(1e-3);
+        let came = |time| self.arrivals.partition_point(|at| *at < time);
         #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52 packets")]
-        let goodput = before.iter().filter(came).count() as f64 * f64::from(run.size) * 8.0 / span;
-        Self { sent: packets.len(), lost: packets.len() - delays.len(), goodput, delays }
+        let goodput = came(to).saturating_sub(came(from)) as f64 * f64::from(self.run.size) * 8.0 / span;
+        Service { sent: packets.len(), lost: packets.len() - delays.len(), goodput, delays }
     }
+}
 
+impl Service {
     /// Returns the share of packets that did not arrive, in percent.
     pub(crate) fn loss(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52 packets")]
@@ -207,8 +220,8 @@ pub(crate) fn services(evidence: &Evidence) -> Vec<(&TrafficRun, Vec<(&str, Serv
     let mut phases: Vec<_> = evidence.windows.iter().collect();
     phases.sort_by_key(|(_, window)| **window);
     let of = |run| {
-        let services =
-            phases.iter().map(|(label, (from, to))| (label.as_str(), Service::of(run, *from, *to)));
+        let flow = Flow::new(run);
+        let services = phases.iter().map(|(label, (from, to))| (label.as_str(), flow.service(*from, *to)));
         services.filter(|(_, service)| service.sent > 0).collect()
     };
     evidence.all::<TrafficRun>().map(|run| (run, of(run))).collect()
@@ -235,11 +248,12 @@ mod tests {
             packet(2000, Some(1)),
         ];
         let run = TrafficRun { size: 1000, packets, ..TrafficRun::default() };
-        let service = Service::of(&run, Duration::from_secs(1), Duration::from_secs(2));
+        let flow = Flow::new(&run);
+        let service = flow.service(Duration::from_secs(1), Duration::from_secs(2));
         assert_eq!((service.sent, service.lost), (4, 2));
         assert!((service.loss() - 50.0).abs() < 1e-9 && (service.goodput - 24_000.0).abs() < 1e-6);
         assert_eq!((service.delay(50), service.delay(100)), (Some(4.0), Some(2000.0)));
-        let nothing = Service::of(&run, Duration::from_secs(3), Duration::from_secs(4));
+        let nothing = flow.service(Duration::from_secs(3), Duration::from_secs(4));
         assert_eq!((nothing.sent, nothing.delay(50)), (0, None));
     }
 
@@ -253,7 +267,7 @@ mod tests {
         let run = TrafficRun { size: 1000, packets: (0..500).map(packet).collect(), ..TrafficRun::default() };
         for tenth in 0..2 {
             let from = Duration::from_millis(100 * tenth);
-            let goodput = Service::of(&run, from, from + Duration::from_millis(100)).goodput;
+            let goodput = Flow::new(&run).service(from, from + Duration::from_millis(100)).goodput;
             assert!(
                 (9_800_000.0..=10_000_001.0).contains(&goodput),
                 "{goodput} bit/s over a link of 10 Mbit/s"

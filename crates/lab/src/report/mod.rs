@@ -1,9 +1,9 @@
 //! The result of a run: tables for people, one JSON object for programs.
 
 pub(crate) mod about;
+pub mod chart;
 mod checks;
 pub(crate) mod csv;
-pub mod drawing;
 pub(crate) mod junit;
 pub mod object;
 pub(crate) mod plot;
