@@ -194,6 +194,40 @@ pub enum LabCommand {
         #[arg(long)]
         keep: bool,
     },
+    /// Run a scenario with all values of its [sweep], each several times, and compare. What is finished is kept: the same command
+    /// goes on where it was interrupted.
+    #[command(after_help = help!(
+        [
+            "all checks hold in all runs",
+            "a check fails",
+            "a missing right, tool or program, a mistake in a scenario, or not all runs could be made",
+        ],
+        "lab sweep ./mine.toml --out results",
+        "lab sweep ./mine.toml --out results --repeat 20 --measure rtt_ms/p50",
+        "lab sweep quickstart --out results --json",
+    ))]
+    Sweep {
+        /// A scenario's name, or the path of a TOML file.
+        name: String,
+        /// The directory of the results. It is made if it is not there.
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+        /// How many runs each point has, instead of the file's `repeat`.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+        repeat: Option<u32>,
+        /// A measurement that the table and the plot show, instead of the file's `measure`; `*` stands for any text.
+        #[arg(long, value_name = "NAME")]
+        measure: Vec<String>,
+        /// The seed of the order of the runs and of what they draw at random, instead of the file's.
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Values of parameters that are not swept.
+        #[command(flatten)]
+        set: Set,
+        /// End with one JSON object on standard output.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// Values of a scenario's parameters.

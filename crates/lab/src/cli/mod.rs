@@ -1,12 +1,15 @@
-//! `signalbox lab`: list, steps, checks, up, exec, check, expect, soak, down, run.
+//! `signalbox lab`: list, steps, checks, up, exec, check, expect, soak, down, run, sweep.
 
 mod arguments;
 mod help;
+mod once;
 mod runs;
 pub mod sim;
 mod soak;
+mod sweep;
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -21,6 +24,7 @@ use crate::language::{Scenario, builtins, find, read};
 use crate::plan::{NAMESPACE_PREFIX, Plan, PlannedInterface, namespace};
 use crate::plan::{configuration, places};
 use crate::report::object;
+use crate::report::sweep::Swept;
 use crate::run::evidence::{Outcome, Verdict};
 use crate::run::lab::Lab;
 use crate::run::{Run, expectation, kernel, net, requires, wait};
@@ -87,6 +91,14 @@ pub fn run(arguments: LabArgs) -> Result<ExitCode> {
             }
             runs::run_all(&scenarios, &order)
         }
+        LabCommand::Sweep { name, out, repeat, measure, seed, set, json } => {
+            let order = sweep::Order { name: &name, set: set.values(), repeat, measure, seed, out: &out };
+            let order = order.checked()?;
+            if !nix::unistd::geteuid().is_root() {
+                return without_root();
+            }
+            print_sweep(&order.run()?, &out, json)
+        }
     }
 }
 
@@ -98,11 +110,33 @@ fn checked(name: &str, set: &[(String, String)]) -> Result<Scenario> {
     Ok(scenario)
 }
 
+/// The same for all values of its sweep, without the parameters that are set.
+fn checked_everywhere(name: &str, set: &[(String, String)]) -> Result<Scenario> {
+    let scenario = checked(name, set)?;
+    if let Some(mut swept) = scenario.sweep.clone() {
+        swept.over.retain(|axis| set.iter().all(|(name, _)| *name != axis.name));
+        sweep::at_points(name, set, &swept)?;
+    }
+    Ok(scenario)
+}
+
+/// Prints the result of a sweep, and says where the files are.
+fn print_sweep(swept: &Swept, out: &Path, json: bool) -> Result<ExitCode> {
+    let mut to = io::stdout().lock();
+    if json {
+        writeln!(to, "{}", object::line("lab_sweep", swept)?)?;
+    } else {
+        write!(to, "{}", swept.text())?;
+        writeln!(to, "the results are in {}", out.display())?;
+    }
+    Ok(if swept.failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(CHECK_FAILED) })
+}
+
 fn check(names: &[String], set: &[(String, String)], json: bool) -> Result<ExitCode> {
     let mut out = io::stdout().lock();
     let mut sound = true;
     for name in names {
-        match checked(name, set) {
+        match checked_everywhere(name, set) {
             Ok(scenario) => {
                 let (steps, checks) = (scenario.workload.len(), scenario.checks.len());
                 if json {

@@ -5,21 +5,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use serde_json::json;
 use signalbox_units::Span;
 
-use super::{CHECK_FAILED, show_logs};
-use crate::judge;
+use super::CHECK_FAILED;
+use super::once::{Wish, micros, once, write_file};
 use crate::language::Scenario;
 use crate::language::steps::Step;
-use crate::plan::Plan;
-use crate::report::about::{About, LabRun};
-use crate::report::{self, Report, csv, junit, object, plot};
-use crate::run::evidence::Evidence;
-use crate::run::lab::Lab;
-use crate::run::machine::{Verdict, Watch};
-use crate::run::{Run, requires, wait};
+use crate::report::about::LabRun;
+use crate::report::{csv, junit, object};
+use crate::run::machine::Verdict;
+use crate::run::wait;
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -75,7 +72,7 @@ impl Order {
 }
 
 /// Fails if the waits of a scenario take longer than it may.
-fn in_time(scenario: &Scenario) -> Result<()> {
+pub(super) fn in_time(scenario: &Scenario) -> Result<()> {
     let Some(timeout) = scenario.timeout else { return Ok(()) };
     let mut whole = Duration::ZERO;
     for (place, named) in scenario.workload.iter().enumerate() {
@@ -160,36 +157,19 @@ pub(super) fn run_all(scenarios: &[Scenario], order: &Order) -> Result<ExitCode>
     }
 }
 
-fn write_file(file: &Path, text: &str) -> Result<()> {
-    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
-}
-
 /// Runs a scenario once, and prints the result.
-fn run_one(scenario: &Scenario, run: u32, order: &Order, files: [Option<PathBuf>; 2]) -> Result<LabRun> {
-    let about = About::lab(scenario);
-    let (watch, begin) = (Watch::start(), Instant::now());
-    let (report, text) = match requires::lacking(scenario)? {
-        Some(why) => {
-            let text = format!("{}: skipped, {why}\n", scenario.name);
-            (Report::skipped(scenario, why), text)
-        }
-        None => run_scenario(scenario, order, files)?,
+fn run_one(
+    scenario: &Scenario,
+    number: u32,
+    order: &Order,
+    [pcap, plot]: [Option<PathBuf>; 2],
+) -> Result<LabRun> {
+    let progress = |what: &str| {
+        // Progress that cannot be printed is no reason to fail.
+        let _ = writeln!(io::stderr(), "{}: {what}", scenario.name);
     };
-    let machine = watch.machine();
-    let run = LabRun {
-        report,
-        about,
-        seed: scenario.seed,
-        run,
-        started_unix_us: watch.started_unix_us(),
-        elapsed_us: micros(begin.elapsed()),
-        verdict: machine.verdict(),
-        machine,
-    };
+    let wish = Wish { number, keep: order.keep, pcap, plot, ..Wish::default() };
+    let (run, text) = once(scenario, &wish, &progress)?;
     let mut out = io::stdout().lock();
     if order.json {
         writeln!(out, "{}", object::line("lab_run", &run)?)?;
@@ -200,55 +180,6 @@ fn run_one(scenario: &Scenario, run: u32, order: &Order, files: [Option<PathBuf>
         }
     }
     Ok(run)
-}
-
-/// Makes the network, takes the steps and judges the checks. Returns the report, and its text for people.
-fn run_scenario(
-    scenario: &Scenario,
-    order: &Order,
-    [pcap, plot]: [Option<PathBuf>; 2],
-) -> Result<(Report, String)> {
-    wait::limit(scenario.timeout.map(|timeout| timeout.0));
-    let progress = |what: &str| {
-        // Progress that cannot be printed is no reason to fail.
-        let _ = writeln!(io::stderr(), "{}: {what}", scenario.name);
-    };
-    progress("making the network");
-    let mut lab = Lab::make(Plan::new(scenario))?;
-    let mut unwritten = Vec::new();
-    let evidence = Run::start(scenario, &mut lab, &progress).and_then(|mut run| {
-        run.work()?;
-        let (evidence, captures) = run.finish(order.keep)?;
-        if let Some(directory) = &pcap {
-            unwritten.extend(captures.write(&evidence.plan, directory).err());
-        }
-        Ok(evidence)
-    });
-    let evidence = match evidence {
-        Ok(evidence) => evidence,
-        Err(error) => {
-            show_logs(&lab);
-            return Err(lab.abandon(error));
-        }
-    };
-    if let Some(file) = &plot {
-        unwritten.extend(draw(scenario, &evidence, file).err());
-    }
-    let mut outcomes = judge::judge_all(scenario, &evidence);
-    outcomes.extend(unwritten.iter().map(report::unwritten));
-    let report = Report::new(scenario, outcomes, &evidence);
-    if !report.ok {
-        show_logs(&lab);
-    }
-    if !order.keep {
-        lab.down()?;
-    }
-    let text = report.text(scenario, &evidence);
-    Ok((report, text))
-}
-
-fn draw(scenario: &Scenario, evidence: &Evidence, file: &Path) -> Result<()> {
-    write_file(file, &plot::svg(&scenario.name, evidence)?)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::checks::CHECKS;
 use super::kinds;
 use super::source::{Sources, names, substitute, text_of};
 use super::steps::STEPS;
-use super::{Family, NamedCheck, NamedStep, Requirement, Route, Scenario, Tree, topology, validate};
+use super::{Family, NamedCheck, NamedStep, Requirement, Route, Scenario, Tree, sweep, topology, validate};
 
 /// The version of the language.
 const VERSION: u32 = 2;
@@ -77,7 +77,8 @@ pub(crate) fn read(file: &str, text: &str) -> Result<Scenario, ScenarioError> {
     read_with(file, text, &[])
 }
 
-fn read_with(file: &str, text: &str, set: &[(String, String)]) -> Result<Scenario, ScenarioError> {
+/// Reads the text of a scenario file with other values of its parameters.
+pub(super) fn read_with(file: &str, text: &str, set: &[(String, String)]) -> Result<Scenario, ScenarioError> {
     let sources = Sources::of(file, text, set)?;
     let mut mistakes = Vec::new();
     let table = sources.table(&mut mistakes);
@@ -138,6 +139,7 @@ struct Head {
 
 fn parse(mut file: DeTable<'_>, mistakes: &mut Vec<Mistake>) -> Option<Scenario> {
     let parameters = parameters(&mut file, mistakes);
+    let sweep = sweep::read(&mut file, &parameters, mistakes);
     let (nodes, links) = topology::read(&mut file, mistakes);
     let steps = elements(&mut file, "steps", mistakes);
     let checks = elements(&mut file, "checks", mistakes);
@@ -162,6 +164,7 @@ fn parse(mut file: DeTable<'_>, mistakes: &mut Vec<Mistake>) -> Option<Scenario>
         name: head.name.into_inner(),
         digest: String::new(),
         parameters,
+        sweep,
         description: head.description,
         requires: head.requires,
         timeout: head.timeout,

@@ -11,6 +11,7 @@ mod merge;
 mod scope;
 mod source;
 pub(crate) mod steps;
+pub(crate) mod sweep;
 mod together;
 mod topology;
 mod validate;
@@ -41,6 +42,8 @@ pub(crate) struct Scenario {
     pub(crate) digest: String,
     /// Its parameters with the values that they have here.
     pub(crate) parameters: toml::Table,
+    /// What varies, and how often it is run.
+    pub(crate) sweep: Option<sweep::Sweep>,
     pub(crate) description: String,
     /// What the machine has to have; without it the scenario is skipped.
     pub(crate) requires: Vec<Requirement>,

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::Report;
+use super::sweep::Place;
 use crate::language::Scenario;
 use crate::run::machine::{Machine, Verdict};
 use crate::run::provenance::{self, Program};
@@ -31,6 +32,12 @@ impl About {
         Self::of(scenario, provenance::this())
     }
 
+    /// Leaves parameters out, which are said elsewhere.
+    pub(crate) fn without(mut self, parameters: &[&str]) -> Self {
+        self.parameters.retain(|name, _| !parameters.contains(&name));
+        self
+    }
+
     fn of(scenario: &Scenario, programs: &'static [Program]) -> Self {
         Self { digest: scenario.digest.clone(), parameters: scenario.parameters.clone(), programs }
     }
@@ -46,6 +53,9 @@ pub(crate) struct LabRun {
     pub(crate) seed: u64,
     /// Its number among the runs of its scenario, from 1.
     pub(crate) run: u32,
+    /// Which run of a sweep it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sweep: Option<Place>,
     pub(crate) started_unix_us: u64,
     pub(crate) elapsed_us: u64,
     /// Whether other programs disturbed what was measured. Checks do not depend on it.

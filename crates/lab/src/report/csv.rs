@@ -2,40 +2,12 @@
 
 use std::fmt::Write as _;
 
-use serde_json::Value;
-
 use super::about::LabRun;
+use super::numbers::{Number, numbers};
 
 /// The head of the table.
 const HEAD: &str =
     "scenario,digest,run,seed,started_unix_us,verdict,ok,measurement,of,statistic,unit,value\n";
-
-/// What a number is of that is about the whole run.
-const ALL: &str = "all";
-
-/// The unit of a number of things.
-const ONE: &str = "1";
-
-/// How the name of a measurement ends, and its unit.
-const UNITS: [(&str, &str); 14] = [
-    ("_ms", "ms"),
-    ("_us", "us"),
-    ("_ns", "ns"),
-    ("_kbit", "kbit/s"),
-    ("_percent", "%"),
-    ("_per_second", "1/s"),
-    ("per_second", "1/s"),
-    ("_per_s", "1/s"),
-    ("_kib", "KiB"),
-    ("_octets", "octet"),
-    ("seconds", "s"),
-    ("us_least", "us"),
-    ("us_median", "us"),
-    ("cpu_us_per_query", "us"),
-];
-
-/// Numbers of things, also inside of a measurement with a unit.
-const COUNTS: [&str; 6] = ["count", "sessions", "sent", "lost", "packets", "runs"];
 
 /// Formats the measurements of all runs.
 pub(crate) fn table(runs: &[LabRun]) -> String {
@@ -45,66 +17,17 @@ pub(crate) fn table(runs: &[LabRun]) -> String {
         let digest = about.digest();
         let name = cell(&report.scenario);
         let first = format!("{name},{digest},{run},{seed},{started_unix_us},{verdict},{}", report.ok);
-        let mut path = Vec::new();
-        walk(&report.measurements, &mut path, &mut |path, value| {
-            let ([measurement, rest @ ..], Some(statistic)) = (path, path.last()) else { return };
-            let of = rest.split_last().map_or_else(String::new, |(_, of)| of.join("/"));
-            // An empty cell would be a missing value for the programs that read the table.
-            let of = if of.is_empty() { ALL.to_owned() } else { of };
-            let unit = unit(path);
-            let cells = [measurement, &of, statistic].map(|text| cell(text));
+        for Number { name, unit, value } in numbers(&report.measurements) {
+            let cells = [&name.measurement, &name.of, &name.statistic].map(|text| cell(text));
             // Writing to a string does not fail.
             let _ = writeln!(text, "{first},{},{unit},{value}", cells.join(","));
-        });
+        }
     }
     text
 }
 
-/// Visits each number, with the names that lead to it.
-fn walk(value: &Value, path: &mut Vec<String>, visit: &mut impl FnMut(&[String], &str)) {
-    match value {
-        Value::Number(number) => visit(path, &number.to_string()),
-        Value::Object(object) => {
-            for (name, value) in object {
-                path.push(name.clone());
-                walk(value, path, visit);
-                path.pop();
-            }
-        }
-        Value::Array(array) => {
-            for (place, value) in array.iter().enumerate() {
-                path.push(named(place, value));
-                walk(value, path, visit);
-                path.pop();
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::String(_) => {}
-    }
-}
-
-/// Names an element of a list: by its place, and by the texts in it.
-fn named(place: usize, value: &Value) -> String {
-    let texts = value.as_object().into_iter().flatten();
-    let texts: Vec<_> = texts.filter_map(|(name, text)| Some(format!("{name}={}", text.as_str()?))).collect();
-    if texts.is_empty() { place.to_string() } else { format!("{place} {}", texts.join(" ")) }
-}
-
-/// Returns the unit that the names of a number say.
-fn unit(path: &[String]) -> &'static str {
-    let Some((leaf, _)) = path.split_last() else { return ONE };
-    if COUNTS.contains(&leaf.as_str()) {
-        return ONE;
-    }
-    // The round trips of each step are in milliseconds.
-    if path.first().is_some_and(|first| first == "pings") {
-        return if leaf == "variance" { "ms2" } else { "ms" };
-    }
-    let mut names = path.iter().rev();
-    names.find_map(|name| UNITS.iter().find(|(end, _)| name.ends_with(end))).map_or(ONE, |(_, unit)| *unit)
-}
-
 /// Returns a text as a cell.
-fn cell(text: &str) -> String {
+pub(super) fn cell(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
@@ -141,6 +64,7 @@ mod tests {
             about: About::simulated(&scenario),
             seed: 7,
             run: 2,
+            sweep: None,
             started_unix_us: 5,
             elapsed_us: 1,
             verdict: watch.machine().verdict(),

@@ -4,12 +4,15 @@ pub(crate) mod about;
 pub mod chart;
 mod checks;
 pub(crate) mod csv;
+pub(crate) mod interval;
 pub(crate) mod junit;
+pub(crate) mod numbers;
 pub mod object;
 pub(crate) mod plot;
 mod protocols;
 pub(crate) mod simulated;
 mod steps;
+pub(crate) mod sweep;
 
 use std::fmt::Write as _;
 

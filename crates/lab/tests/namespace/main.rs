@@ -8,6 +8,7 @@ mod packets;
 mod reservations;
 mod scenarios;
 mod schemas;
+mod sweeps;
 
 use std::path::PathBuf;
 use std::process::{Command, Output};

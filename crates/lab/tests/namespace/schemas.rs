@@ -12,14 +12,14 @@ fn repository() -> PathBuf {
 }
 
 /// Whether the reader is installed: Debian's package python3-jsonschema.
-fn reader_is_installed() -> bool {
+pub(super) fn reader_is_installed() -> bool {
     let import =
         Command::new("/usr/bin/python3").args(["-c", "import jsonschema"]).stderr(Stdio::null()).status();
     import.is_ok_and(|status| status.success())
 }
 
 /// Checks that lines of JSON obey a schema, and that there is one at least.
-fn obeys(schema: &str, lines: &str) {
+pub(super) fn obeys(schema: &str, lines: &str) {
     assert!(!lines.trim().is_empty(), "{schema}: no line");
     let mut reader = Command::new("/usr/bin/python3")
         .arg(repository().join("scripts/validate.py"))
