@@ -13,6 +13,7 @@ mod protocols;
 pub(crate) mod simulated;
 mod steps;
 pub(crate) mod sweep;
+mod usage;
 
 use std::fmt::Write as _;
 
@@ -137,7 +138,7 @@ fn measurements(scenario: &Scenario, evidence: &Evidence) -> Value {
             }
         }
     }
-    for (name, value) in steps::measure(evidence) {
+    for (name, value) in steps::measure(evidence).into_iter().chain(usage::measure(evidence)) {
         all.insert(name.to_owned(), value);
     }
     for check in &scenario.checks {

@@ -12,7 +12,7 @@ pub(crate) const ALL: &str = "all";
 const ONE: &str = "1";
 
 /// How the name of a measurement ends, and its unit.
-const UNITS: [(&str, &str); 14] = [
+const UNITS: [(&str, &str); 15] = [
     ("_ms", "ms"),
     ("_us", "us"),
     ("_ns", "ns"),
@@ -23,6 +23,7 @@ const UNITS: [(&str, &str); 14] = [
     ("_per_s", "1/s"),
     ("_kib", "KiB"),
     ("_octets", "octet"),
+    ("octets", "octet"),
     ("seconds", "s"),
     ("us_least", "us"),
     ("us_median", "us"),

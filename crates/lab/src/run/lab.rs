@@ -164,6 +164,11 @@ impl Lab {
         Ok(daemon.process)
     }
 
+    /// Returns the processes of the daemons that run, with the indexes of their nodes.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = (usize, Identity)> {
+        self.daemons.iter().map(|(node, daemon)| (*node, daemon.process))
+    }
+
     fn take(&mut self, node: usize) -> Result<Daemon> {
         let name = &self.plan.nodes[node].name;
         self.daemons.remove(&node).ok_or_else(|| anyhow!("the daemon of {name} does not run"))

@@ -24,6 +24,7 @@ pub mod scratch;
 pub(crate) mod simulation;
 mod state;
 pub(crate) mod steps;
+pub(crate) mod usage;
 pub(crate) mod wait;
 
 use std::collections::BTreeMap;
@@ -45,6 +46,7 @@ use observe::capture::Captures;
 use observe::dissect;
 use steps::act_of;
 use steps::program::Process;
+use usage::Reading;
 
 /// Shows a person how far the run is.
 pub(crate) type Progress<'a> = dyn Fn(&str) + 'a;
@@ -100,6 +102,7 @@ impl<'a> Run<'a> {
         self.evidence.spans.insert(START.to_owned(), (begin, begin));
         self.evidence.moments.insert(START.to_owned(), begin);
         self.read(START)?;
+        let whole = Reading::new(self.lab, begin);
         let mut over = Instant::now();
         for (number, named) in scenario.workload.iter().enumerate() {
             wait::check()?;
@@ -111,8 +114,13 @@ impl<'a> Run<'a> {
             let begin = now()?;
             // A flow may ask for its own begin while it goes on.
             self.evidence.spans.insert(id.clone(), (begin, Duration::MAX));
+            let window = named.id.is_some() && named.kind == "wait";
+            let before = window.then(|| Reading::new(self.lab, begin));
             act_of(&named.step).run(self, &id)?;
             let end = now()?;
+            if let Some(before) = before {
+                self.evidence.record(Reading::new(self.lab, end).since(&before, Some(&id)));
+            }
             match expectation {
                 Some(expectation) if !expectation.holds().is_zero() => {
                     let outcomes = &self.evidence.outcomes;
@@ -147,6 +155,8 @@ impl<'a> Run<'a> {
             let id = program.run.id.clone().unwrap_or_default();
             if program.run.reserves { self.stop(&id)? } else { self.wait_end(&id)? }
         }
+        let used = Reading::new(self.lab, now()?).since(&whole, None);
+        self.evidence.record(used);
         Ok(())
     }
 
