@@ -37,6 +37,8 @@ pub mod id;
 pub mod index;
 pub mod intern;
 pub mod invariant;
+#[cfg(feature = "kit")]
+pub mod kit;
 pub mod metrics;
 pub mod mri;
 pub mod node;

@@ -13,9 +13,8 @@ use nix::sys::socket::{
 };
 use serde_json::json;
 use signalbox_boomerang::engine::{ENTRY, INTERPRETED};
-use signalbox_boomerang::wire::{
-    Body, Classifier, Ends, Flags, FlowSpec, Format, KEY_FIRST, Message, Options, Pass, Qos, Rates,
-};
+use signalbox_boomerang::kit::{flow, message};
+use signalbox_boomerang::wire::{Ends, Message, Pass, Qos, Rates};
 use signalbox_core::metrics::Subsystem;
 use signalbox_core::{AlertRule, EntryRequest, Intercept};
 use signalbox_lab::machine::Watch;
@@ -100,29 +99,11 @@ pub(in super::super) fn run(args: &BoomerangForwardArgs) -> Result<()> {
 fn messages(flows: u16) -> Vec<Vec<u8>> {
     let (src, dst) = (IpAddr::V4(SOURCE), IpAddr::V4(SINK));
     let one = |number: u16| {
-        let (src_port, dst_port) = (4000, 20_000 + number);
-        let flow = FlowSpec::exact(Classifier {
-            src,
-            dst,
-            src_port,
-            dst_port,
-            protocol: 17,
-            tos: 46 << 2,
-            flags: 0,
-        });
+        let mut flow = flow(src, dst, 4000);
+        flow.classifier.dst_port = 20_000 + number;
         let qos = Qos::BitRate(Rates { forward: 64_000, reverse: 0 });
-        let message = Message {
-            pass: Pass::Request,
-            identifier: 7,
-            sequence: number,
-            transaction: number.into(),
-            format: Format::of(flow.family(), qos.format()),
-            flags: Flags::default(),
-            refresh: 255,
-            padding: 0,
-            key: KEY_FIRST,
-            body: Some(Body { flow, qos, options: Options::none() }),
-        };
+        let first = message(Pass::Request, flow, qos);
+        let message = Message { sequence: number, transaction: number.into(), refresh: 255, ..first };
         let mut octets = Vec::new();
         message.encode(&Ends { src, dst }, &mut octets);
         octets

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use signalbox_core::node::Interface;
+use signalbox_core::kit::interface;
 use signalbox_core::packet::{Received, router_alert_v4};
 use signalbox_core::pinhole::PinholeId;
 use signalbox_core::{Entry, IfIndex, SessionId, Time};
@@ -98,19 +98,11 @@ fn response(query: &Packet) -> Result<Packet> {
 
 impl World {
     pub(super) fn new() -> Result<Self> {
-        let interface = |ifindex: IfIndex, name: &str, address: Ipv4Addr| Interface {
-            ifindex,
-            name: name.to_owned(),
-            up: true,
-            mtu: 1500,
-            tunnel: false,
-            addresses: vec![address.into()],
-        };
-        let interfaces =
-            [interface(INSIDE, "inside", GATEWAY_INSIDE), interface(OUTSIDE, "outside", EXTERNAL)];
+        let inside = interface(INSIDE.0, vec![GATEWAY_INSIDE.into()]);
+        let outside = interface(OUTSIDE.0, vec![EXTERNAL.into()]);
         let config = Config {
-            inside: vec!["inside".to_owned()],
-            outside: vec!["outside".to_owned()],
+            inside: vec![inside.name.clone()],
+            outside: vec![outside.name.clone()],
             first_port: 1024,
             last_port: u16::MAX,
             max_bindings: 1_000_000,
@@ -118,7 +110,7 @@ impl World {
             ..Config::default()
         };
         let mut gateway = Gateway::new(config, [9; 32])?;
-        gateway.handle(Time::ZERO, Input::Interfaces(&interfaces));
+        gateway.handle(Time::ZERO, Input::Interfaces(&[inside, outside]));
         Ok(Self { gateway, now: Time::ZERO, sent: Vec::new() })
     }
 

@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use signalbox_core::node::{Input, Interface, NodeEngine, Output, Route, RouteQuery};
+use signalbox_core::kit::interface;
+use signalbox_core::node::{Input, NodeEngine, Output, Route, RouteQuery};
 use signalbox_core::packet::Received;
 use signalbox_core::rng::Random;
 use signalbox_core::{Entry, IfIndex, SessionId, Time};
@@ -104,7 +105,7 @@ impl World {
         let mut middle = node(sessions, "middle", &mut seeds)?;
         middle.handle(
             Time::ZERO,
-            Input::Interfaces(&[interface(UP, vec![MIDDLE_UP]), interface(DOWN, vec![MIDDLE_DOWN])]),
+            Input::Interfaces(&[interface(UP.0, vec![MIDDLE_UP]), interface(DOWN.0, vec![MIDDLE_DOWN])]),
         );
         Ok(Self {
             middle,
@@ -164,8 +165,8 @@ impl World {
     fn new_neighbors(&mut self, size: u32) -> Result<()> {
         self.up = node(size, "up", &mut self.seeds)?;
         self.down = node(size, "down", &mut self.seeds)?;
-        self.up.handle(self.now, Input::Interfaces(&[interface(UP, vec![UPSTREAM])]));
-        self.down.handle(self.now, Input::Interfaces(&[interface(UP, vec![DOWNSTREAM])]));
+        self.up.handle(self.now, Input::Interfaces(&[interface(UP.0, vec![UPSTREAM])]));
+        self.down.handle(self.now, Input::Interfaces(&[interface(UP.0, vec![DOWNSTREAM])]));
         Ok(())
     }
 
@@ -293,10 +294,6 @@ impl World {
         ensure!(onward == count && self.sent.len() == count, "{onward} of {count} Data messages went on");
         Ok(())
     }
-}
-
-fn interface(ifindex: IfIndex, addresses: Vec<IpAddr>) -> Interface {
-    Interface { ifindex, name: format!("bench{}", ifindex.0), up: true, mtu: MTU, tunnel: false, addresses }
 }
 
 fn route(ifindex: IfIndex, src: IpAddr, gateway: Option<IpAddr>, local: bool) -> Route {

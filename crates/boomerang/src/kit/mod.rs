@@ -26,7 +26,6 @@ mod world;
 use core::net::{IpAddr, SocketAddr};
 
 use signalbox_core::IfIndex;
-use signalbox_core::node::Interface;
 use signalbox_core::packet::Received;
 
 use crate::engine::{ENTRY, Request};
@@ -34,18 +33,13 @@ use crate::wire::{
     Body, Classifier, Ends, Flags, FlowSpec, Format, KEY_FIRST, Message, Options, Pass, Qos, Rates,
 };
 
+pub use signalbox_core::kit::interface;
 pub use world::{Sent, World};
 
 const UDP: u8 = 17;
 /// The class of flows and requests: expedited forwarding.
 const EF: u8 = 46;
 const PORT: u16 = 5004;
-
-/// An interface that is up. Its name is `eth` and its number.
-pub fn interface(number: u32, addresses: Vec<IpAddr>) -> Interface {
-    let name = format!("eth{number}");
-    Interface { ifindex: IfIndex(number), name, up: true, mtu: 1500, tunnel: false, addresses }
-}
 
 /// The UDP flow from this port to port 5004, with the class of telephony.
 pub const fn flow(src: IpAddr, dst: IpAddr, src_port: u16) -> FlowSpec {

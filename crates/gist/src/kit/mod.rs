@@ -27,35 +27,21 @@ mod node;
 mod packet;
 mod peer;
 
-use core::net::IpAddr;
-
-use signalbox_core::node::{Interface, Route};
 use signalbox_core::service::{SendMessage, TransferAttributes};
-use signalbox_core::{IfIndex, Mri, NslpId, SessionId};
+use signalbox_core::{Mri, NslpId, SessionId};
 
 pub use gate::{Gate, Open};
 pub use node::{Delivery, Node, Out};
 pub use packet::{Over, Packet, Via};
 pub use peer::{Peer, bare, datagram, read};
+pub use signalbox_core::kit::{interface, route};
 
 /// The application of a [`Node`].
 pub const NSLP: NslpId = NslpId::PING;
 /// Router Alert value of the application.
 pub const ALERT: u16 = 7;
-const MTU: u32 = 1500;
 /// Deadlines in one pause. An engine that asks for more has an endless loop.
 const DEADLINES: u32 = 100_000;
-
-/// An interface that is up. Its name is `eth` and its number.
-pub fn interface(number: u32, addresses: Vec<IpAddr>) -> Interface {
-    let name = format!("eth{number}");
-    Interface { ifindex: IfIndex(number), name, up: true, mtu: MTU, tunnel: false, addresses }
-}
-
-/// The route to a neighbor on the link of this interface.
-pub const fn route(ifindex: IfIndex, src: IpAddr) -> Route {
-    Route { ifindex, src, gateway: None, mtu: MTU, local: false }
-}
 
 /// A message of the application, without wishes about its transfer.
 pub fn message(data: &[u8], mri: Mri, session: SessionId) -> SendMessage<'_> {
