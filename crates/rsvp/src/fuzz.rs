@@ -12,10 +12,10 @@ use crate::wire::{
     RawAdspec, checksum_is_valid, policy_data,
 };
 
-#[cfg(feature = "engine")]
+#[cfg(feature = "kit")]
 mod engine;
 
-#[cfg(feature = "engine")]
+#[cfg(feature = "kit")]
 pub use engine::rsvp_engine;
 
 /// A message that parses is composed again, parses to the same values, and is stable; all its parts can be read. An

@@ -15,4 +15,7 @@ pub mod client;
 pub mod engine;
 pub mod error;
 pub mod fuzz;
+#[cfg(feature = "kit")]
+#[cfg_attr(not(test), expect(clippy::expect_used, reason = "a kit of tests fails by a panic"))]
+pub mod kit;
 pub mod wire;

@@ -8,13 +8,13 @@ use signalbox_core::node::Prefix;
 use signalbox_core::node::{Interface, Route};
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{IfIndex, ReserverId, Time};
-use signalbox_resources::intserv::TSpec;
 use signalbox_resources::{self as resources, GrantRequest, Owner, Requester, Resources};
 use signalbox_rsvp::engine::IpReceived;
 use signalbox_rsvp::engine::{Config, Input, Output, Rsvp};
+use signalbox_rsvp::kit::{Path, R, Resv, interface, load, tspec};
 use signalbox_rsvp::wire::{
-    Filter, FlowSpec, HeaderFlags, ListedId, Message, MessageId, MessageType, RsvpHop, Selector, Session,
-    SessionKind, Style, Writer,
+    Filter, HeaderFlags, ListedId, Message, MessageId, MessageType, RsvpHop, Selector, Session, SessionKind,
+    Style, Writer,
 };
 
 use super::super::forward::rsvp::neighbor::messages;
@@ -32,18 +32,19 @@ const SENDER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 const FIRST_DEST: u32 = 0x0b00_0001;
 const UDP: u8 = 17;
 const MTU: u32 = 1500;
-const REFRESH_MS: u32 = 30_000;
 /// The most sessions that the engine can be configured with.
 const ENGINE_MOST: u32 = 1 << 23;
 /// Messages between two looks at the clock.
 pub(super) const BATCH: u32 = 512;
 /// The refresh period R of the router and of its neighbors.
-pub(super) const REFRESH: Duration = Duration::from_millis(REFRESH_MS as u64);
+pub(super) const REFRESH: Duration = Duration::from_millis(R as u64);
 /// The epoch of both neighbors.
 const EPOCH: u32 = 1;
 /// MESSAGE_IDs in one Srefresh of a neighbor at most, and acknowledgments in one message.
 pub(super) const MOST_LISTED: usize = 300;
 const MOST_ACKS: usize = 64;
+/// Octets a second of a flow.
+const RATE: f32 = 10_000.0;
 /// TTL of all messages.
 const TTL: u8 = 60;
 /// The most virtual time that a batch takes.
@@ -99,15 +100,7 @@ fn session(number: u32) -> Session {
 }
 
 fn interfaces() -> [Interface; 2] {
-    let interface = |ifindex: IfIndex, address| Interface {
-        ifindex,
-        name: format!("bench{}", ifindex.0),
-        up: true,
-        mtu: MTU,
-        tunnel: false,
-        addresses: vec![address],
-    };
-    [interface(UP, ROUTER_UP), interface(DOWN, ROUTER_DOWN)]
+    [interface(UP.0, vec![ROUTER_UP]), interface(DOWN.0, vec![ROUTER_DOWN])]
 }
 
 /// Returns admission control of links that admit everything.
@@ -132,7 +125,7 @@ pub(super) fn admission(sessions: u32) -> Result<Resources> {
             ..FlowFilter::between(Prefix::host(SENDER), Prefix::host(dest))
         };
         let owner = Owner { protocol: ReserverId(240), key: number.into() };
-        let traffic = TSpec::new(10_000.0, 3000.0, f32::INFINITY, 64, 1500)?.to_traffic()?;
+        let traffic = tspec(RATE).to_traffic()?;
         resources.admit(Time::ZERO, &GrantRequest::new(owner, Requester::at(dest), DOWN, flow, traffic))?;
         install(&mut resources);
     }
@@ -318,37 +311,21 @@ impl World {
     fn made(&self, kind: Kind, handle: u32, first: u32, count: u32) -> Result<Made> {
         let flags = if self.reduction { HeaderFlags::REFRESH_REDUCTION } else { HeaderFlags::default() };
         let mut octets = Vec::new();
-        let tspec = TSpec::new(10_000.0, 3000.0, f32::INFINITY, 64, 1500)?;
         for number in first..first + count {
-            let of = match kind {
-                Kind::Path => MessageType::PATH,
-                Kind::Resv => MessageType::RESV,
-                Kind::ResvTear => MessageType::RESV_TEAR,
-                Kind::PathTear => MessageType::PATH_TEAR,
-            };
-            let filter = Filter { src: SENDER, selector: Selector::Port(4000) };
-            let mut w = Writer::new(&mut octets, of, flags, TTL);
-            if self.reduction {
-                w.message_id(&MessageId { ack_desired: true, epoch: EPOCH, id: number + 1 });
-            }
-            w.session(&session(number), false);
-            match kind {
-                Kind::Path | Kind::PathTear => {
-                    w.hop(&RsvpHop { addr: UPSTREAM, lih: 7 });
-                    if kind == Kind::Path {
-                        w.time_values(REFRESH_MS);
-                    }
-                    w.sender_template(&filter).sender_tspec(&tspec);
-                }
-                Kind::Resv | Kind::ResvTear => {
-                    w.hop(&RsvpHop { addr: DOWNSTREAM, lih: handle });
-                    if kind == Kind::Resv {
-                        w.time_values(REFRESH_MS);
-                    }
-                    w.style(Style::Ff).flowspec(&FlowSpec { tspec, rspec: None }).filter_spec(&filter);
-                }
-            }
-            w.finish()?;
+            let id = self.reduction.then_some(MessageId { ack_desired: true, epoch: EPOCH, id: number + 1 });
+            let (session, sender) = (session(number), Filter { src: SENDER, selector: Selector::Port(4000) });
+            let hop = RsvpHop { addr: UPSTREAM, lih: 7 };
+            let path =
+                Path { flags, id, session, sender, hop, send_ttl: TTL, tspec: tspec(RATE), ..Path::new() };
+            let hop = RsvpHop { addr: DOWNSTREAM, lih: handle };
+            let flows = vec![(Some(load(RATE)), vec![sender])];
+            let resv = Resv { flags, id, session, hop, send_ttl: TTL, ..Resv::of(Style::Ff, flows) };
+            octets.extend(match kind {
+                Kind::Path => path.octets(),
+                Kind::Resv => resv.octets(),
+                Kind::ResvTear => resv.tear_octets(),
+                Kind::PathTear => path.tear_octets(),
+            });
         }
         let length = octets.len() / usize::try_from(count)?.max(1);
         let whole = octets.get(..length).context("no messages were made")?;

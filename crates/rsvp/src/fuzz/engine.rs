@@ -3,45 +3,33 @@
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 
-use signalbox_core::node::{Interface, NoRoute, Route};
-use signalbox_core::{IfIndex, Time};
-use signalbox_resources::intserv::TSpec;
-use signalbox_resources::{ResourceOutput, Resources, units::Rate};
+use signalbox_core::node::Prefix;
 
-use crate::engine::IpReceived;
-use crate::engine::{Config, Input, Output, PROTOCOL, Rsvp};
+use crate::engine::{Config, Input};
+use crate::kit::{Path, Resv, World, at, compose, handle, load, sender, session, to, tspec};
 use crate::wire::{
-    Diagnostic, ErrorCode, ErrorFlags, ErrorSpec, Filter, FlowSpec, HeaderFlags, Hello, ListedId, MessageId,
-    MessageType, RsvpHop, Selector, Session, SessionKind, Style, Writer, checksum_is_valid,
+    Diagnostic, ErrorCode, Filter, Hello, ListedId, MessageId, MessageType, RsvpHop, Session, Style, Writer,
+    checksum_is_valid,
 };
 
-/// Capacity of each link, octets a second.
-const CAPACITY: u64 = 1_250_000;
-/// The part of it that reservations may have by default.
-const SHARE: u64 = CAPACITY * 3 / 4;
+/// The part of a link of 10 Mbit/s that reservations may have by default, octets a second.
+const SHARE: u64 = 1_250_000 * 3 / 4;
+/// TTL of all messages.
+const TTL: u8 = 60;
 /// Packets of one run.
 const PACKETS: usize = 64;
-/// Deadlines in one pause; more are an endless loop.
-const DEADLINES: u32 = 20_000;
 const SETTINGS: [u32; 3] = [40, 10, 40];
 
-fn address(interface: u8, host: u8) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::new(10, 0, interface, host))
+fn session_of(number: u8) -> Session {
+    if number & 1 != 0 { to("232.1.1.1") } else { session() }
 }
 
-fn sender(n: u8) -> Filter {
-    Filter { src: IpAddr::V4(Ipv4Addr::new(10, 8, 0, n)), selector: Selector::Port(4000) }
-}
-
-fn session(multicast: bool) -> Session {
-    let dest = if multicast { Ipv4Addr::new(232, 1, 1, 1) } else { Ipv4Addr::new(10, 9, 0, 1) };
-    Session { dest: IpAddr::V4(dest), protocol: 17, kind: SessionKind::Ports, port: 5004 }
+fn sender_of(number: u8) -> Filter {
+    sender(u32::from(number & 3))
 }
 
 /// A DREQ for this node as LAST-HOP; with even numbers it has a ROUTE.
-fn diagnosis(number: u8, interface: u8, handle: u32) -> (Vec<u8>, IpAddr) {
-    let mut octets = Vec::new();
-    let mut w = Writer::new(&mut octets, MessageType::DREQ, HeaderFlags::default(), 60);
+fn diagnosis(number: u8, interface: u32) -> (Vec<u8>, IpAddr) {
     let asked = Diagnostic {
         max_hops: number & 2,
         hops: 0,
@@ -49,199 +37,93 @@ fn diagnosis(number: u8, interface: u8, handle: u32) -> (Vec<u8>, IpAddr) {
         request_id: u32::from(number),
         path_mtu: 1500,
         offset: 0,
-        last_hop: address(interface, 1),
-        sender: sender(number & 3),
-        requester: (address(interface, 7), 4000).into(),
+        last_hop: at(interface, 1),
+        sender: sender_of(number),
+        requester: (at(interface, 7), 4000).into(),
     };
-    let hop = RsvpHop { addr: address(interface, 9), lih: handle };
-    w.session(&session(number & 1 != 0), false).hop(&hop).diagnostic(&asked);
-    if number & 1 == 0 {
-        w.route(false, 0, core::iter::empty());
-    }
-    let finished = w.finish().is_ok();
-    debug_assert!(finished, "a message of a few objects");
+    let hop = RsvpHop { addr: at(interface, 9), lih: handle(interface) };
+    let octets = compose(MessageType::DREQ, TTL, |w| {
+        w.session(&session_of(number), false).hop(&hop).diagnostic(&asked);
+        if number & 1 == 0 {
+            w.route(false, 0, core::iter::empty());
+        }
+    });
     (octets, asked.last_hop)
 }
 
 /// A message of a neighbor at an interface, and its destination.
-fn template(number: u8, interface: u8, handle: u32) -> (Vec<u8>, IpAddr) {
-    let session = session(number & 1 != 0);
+fn template(number: u8, interface: u32) -> (Vec<u8>, IpAddr) {
     if number & 0x18 == 0x18 {
-        return diagnosis(number, interface, handle);
+        return diagnosis(number, interface);
     }
-    let (kind, to_all) = match number >> 1 & 7 {
-        0 => (MessageType::PATH, true),
-        1 => (MessageType::PATH_TEAR, true),
-        2..5 => (MessageType::RESV, false),
-        5 => (MessageType::RESV_TEAR, false),
-        6 => (MessageType::RESV_ERR, false),
-        _ => (MessageType::SREFRESH, false),
+    let session = session_of(number);
+    let id = Some(MessageId { ack_desired: true, epoch: 7, id: u32::from(number) });
+    let hop = RsvpHop { addr: at(interface, 9), lih: handle(interface) };
+    let rate = 10_000.0 * f32::from(number) + 1.0;
+    let tspec = tspec(rate);
+    let path = Path { id, session, sender: sender_of(number), hop, tspec, send_ttl: TTL, ..Path::new() };
+    let style = match number % 3 {
+        0 => Style::Ff,
+        1 => Style::Se,
+        _ => Style::Wf,
     };
-    let mut octets = Vec::new();
-    let mut w = Writer::new(&mut octets, kind, HeaderFlags::default(), 60);
-    let hop = RsvpHop { addr: address(interface, 9), lih: handle };
-    let rate = 10_000.0 * f32::from(number);
-    let flowspec = TSpec::new(rate + 1.0, 3000.0, f32::INFINITY, 64, 1500)
-        .map(|tspec| FlowSpec { tspec, rspec: None })
-        .ok();
-    let Some(flowspec) = flowspec else { return (octets, session.dest) };
-    if kind == MessageType::SREFRESH {
-        let one = |id| ListedId { id, source: None, group: None };
-        w.id_list(7, &[one(1), one(2)]).hello(&Hello { ack: false, src_instance: 1, dst_instance: 0 });
-    } else {
-        w.message_id(&MessageId { ack_desired: true, epoch: 7, id: u32::from(number) });
-        w.session(&session, false).hop(&hop);
-    }
-    match kind {
-        MessageType::PATH | MessageType::PATH_TEAR => {
-            if kind == MessageType::PATH {
-                w.time_values(30_000);
-            }
-            w.sender_template(&sender(number & 3)).sender_tspec(&flowspec.tspec);
+    let filters = if style.is_explicit() { vec![sender(0), sender(1)] } else { Vec::new() };
+    let resv = Resv { id, session, hop, send_ttl: TTL, ..Resv::of(style, vec![(Some(load(rate)), filters)]) };
+    let (octets, to_all) = match number >> 1 & 7 {
+        0 => (path.octets(), true),
+        1 => (path.tear_octets(), true),
+        2..5 => (resv.octets(), false),
+        5 => (resv.tear_octets(), false),
+        6 => (resv.error_octets(interface, ErrorCode::ADMISSION, 2, false), false),
+        _ => {
+            let one = |id| ListedId { id, source: None, group: None };
+            let hello = Hello { ack: false, src_instance: 1, dst_instance: 0 };
+            let summary = |w: &mut Writer<'_>| _ = w.id_list(7, &[one(1), one(2)]).hello(&hello);
+            (compose(MessageType::SREFRESH, TTL, summary), false)
         }
-        MessageType::RESV | MessageType::RESV_TEAR | MessageType::RESV_ERR => {
-            match kind {
-                MessageType::RESV => drop(w.time_values(30_000)),
-                MessageType::RESV_ERR => {
-                    let (node, flags) = (hop.addr, ErrorFlags::default());
-                    w.error_spec(&ErrorSpec { node, flags, code: ErrorCode::ADMISSION, value: 2 });
-                }
-                _ => {}
-            }
-            let style = match number % 3 {
-                0 => Style::Ff,
-                1 => Style::Se,
-                _ => Style::Wf,
-            };
-            w.style(style).flowspec(&flowspec);
-            if style.is_explicit() {
-                w.filter_spec(&sender(0)).filter_spec(&sender(1));
-            }
-        }
-        _ => {}
-    }
-    let finished = w.finish().is_ok();
-    debug_assert!(finished, "a message of a few objects");
-    (octets, if to_all { session.dest } else { address(interface, 1) })
+    };
+    (octets, if to_all { session.dest } else { at(interface, 1) })
 }
 
-struct Node {
-    rsvp: Rsvp,
-    resources: Resources,
-    now: Time,
-}
+struct Node(World);
 
 impl Node {
-    /// The handle of an interface; 0 if it does not exist.
-    fn handle(&self, interface: u8) -> u32 {
-        self.rsvp.handle_of(IfIndex(u32::from(interface))).unwrap_or(0)
-    }
-
-    fn new(reduction: bool) -> Option<Self> {
+    fn new(reduction: bool) -> Self {
         let [max_senders, max_sessions, max_reservations] = SETTINGS;
         let mut config = Config { max_senders, max_sessions, max_reservations, ..Config::default() };
         config.neighbors.interface.reduction.reliable = reduction;
-        let links = signalbox_resources::Config::of_link("*", Rate(CAPACITY));
-        let mut node = Self {
-            rsvp: Rsvp::new(config, [1; 32]).ok()?,
-            resources: Resources::new(links, 0, [2; 32]).ok()?,
-            now: Time::from_secs(10),
-        };
-        let interfaces: Vec<Interface> = (1..=4)
-            .map(|n| Interface {
-                ifindex: IfIndex(u32::from(n)),
-                name: format!("eth{n}"),
-                up: true,
-                tunnel: false,
-                mtu: 1500,
-                addresses: vec![address(n, 1)],
-            })
-            .collect();
-        node.resources.interfaces(&interfaces);
-        node.input(Input::Interfaces(&interfaces));
-        Some(node)
+        let mut world = World::with_neighbors(config, "10mbit");
+        world.routes = vec![(Prefix { addr: Ipv4Addr::UNSPECIFIED.into(), len: 0 }, 2)];
+        world.other_tree = (1, vec![2, 3]);
+        Self(world)
     }
 
-    fn input(&mut self, input: Input<'_>) {
-        self.rsvp.handle(self.now, input, &mut self.resources);
-        loop {
-            let (mut routes, mut groups, mut lost) = (Vec::new(), Vec::new(), Vec::new());
-            while let Some(output) = self.rsvp.poll() {
-                match output {
-                    Output::Send(packet) => assert!(packet.payload.len() >= 8, "a whole message"),
-                    Output::Reply { payload, .. } => assert!(checksum_is_valid(payload), "a whole message"),
-                    Output::RouteLookup { id, query } => routes.push((id, query.dst)),
-                    Output::MulticastLookup { group, source } => groups.push((group, source)),
-                    Output::MulticastRelease { .. } => {}
-                    Output::Event { .. } => {}
-                }
-            }
-            while let Some(output) = self.resources.poll() {
-                match output {
-                    ResourceOutput::Install { id, .. } => self.resources.installed(id, Ok(())),
-                    ResourceOutput::Lost { owner, grant, why } if owner.protocol == PROTOCOL => {
-                        lost.push(Input::Lost { key: owner.key, grant, why });
-                    }
-                    _ => {}
-                }
-            }
-            if routes.is_empty() && groups.is_empty() && lost.is_empty() {
-                return;
-            }
-            for (id, dst) in routes {
-                let (ifindex, src, gateway) = (IfIndex(2), address(2, 1), Some(address(2, 9)));
-                let known = dst.is_ipv4() && dst != address(1, 1);
-                let route = Route { ifindex, src, gateway, mtu: 1500, local: false };
-                let result = if known { Ok(route) } else { Err(NoRoute::Unreachable) };
-                self.rsvp.handle(self.now, Input::Route { id, result }, &mut self.resources);
-            }
-            for (group, source) in groups {
-                let oifs = [IfIndex(2), IfIndex(3)];
-                let tree = Input::Multicast { group, source, iif: IfIndex(1), oifs: &oifs };
-                self.rsvp.handle(self.now, tree, &mut self.resources);
-            }
-            for lost in lost {
-                self.rsvp.handle(self.now, lost, &mut self.resources);
-            }
+    fn packet(&mut self, interface: u32, dst: IpAddr, number: u8, octets: &[u8]) {
+        let src = if dst == at(interface, 1) { at(interface, 9) } else { sender_of(number).src };
+        for sent in self.0.packet(interface, src, dst, TTL, octets) {
+            assert!(sent.octets.len() >= 8, "a whole message");
         }
-    }
-
-    fn packet(&mut self, interface: u8, dst: IpAddr, number: u8, octets: &[u8]) {
-        let src = if dst == address(interface, 1) { address(interface, 9) } else { sender(number & 3).src };
-        let ifindex = IfIndex(u32::from(interface));
-        let packet = IpReceived { src, dst, ifindex, ttl: 60, tos: 0, router_alert: true, payload: octets };
-        self.input(Input::Packet(packet));
     }
 
     fn wait(&mut self, time: Duration) {
-        let end = self.now + time;
-        for _ in 0..DEADLINES {
-            let Some(next) = self.rsvp.next_deadline().filter(|next| *next <= end) else {
-                self.now = end;
-                return self.input(Input::Timer);
-            };
-            self.now = self.now.max(next);
-            self.input(Input::Timer);
-        }
-        panic!("timers come again and again");
+        self.0.wait(time);
+        self.0.input(Input::Timer);
     }
 
     /// Checks the properties that always hold.
-    fn check(&self) {
+    fn check(&mut self) {
         let [max_senders, max_sessions, max_reservations] = SETTINGS;
-        let rsvp = &self.rsvp;
+        let Self(world) = self;
+        assert!(world.replies.drain(..).all(|reply| checksum_is_valid(&reply.octets)), "whole messages");
+        let rsvp = &world.rsvp;
         assert!(rsvp.senders() <= max_senders && rsvp.sessions() <= max_sessions);
         assert!(rsvp.reservations() <= max_reservations);
-        let mut sums = [0; 5];
-        let mut count = 0;
-        for one in self.resources.reservations() {
-            count += 1;
-            if let Some(sum) = usize::try_from(one.ifindex.0).ok().and_then(|at| sums.get_mut(at)) {
-                *sum += one.traffic.rate;
-            }
+        for link in 1..=4 {
+            let granted = world.resources.reservations().filter(|one| one.ifindex.0 == link);
+            let sum: u64 = granted.map(|one| one.traffic.rate).sum();
+            assert!(sum <= SHARE, "more than the share of a link");
         }
-        assert!(sums.iter().all(|sum| *sum <= SHARE), "more than the share of a link");
-        assert!(count <= rsvp.reservations(), "more grants than reservations");
+        assert!(world.reservations() <= rsvp.reservations() as usize, "more grants than reservations");
     }
 }
 
@@ -253,9 +135,9 @@ impl Node {
 pub fn rsvp_engine(octets: &[u8]) {
     let mut octets = octets.iter().copied();
     let Some(setup) = octets.next() else { return };
-    let Some(mut node) = Node::new(setup & 1 != 0) else { return };
+    let mut node = Node::new(setup & 1 != 0);
     for (number, interface) in [(0, 1), (2, 1), (1, 1), (3, 1), (4 + (setup >> 1 & 7), 2), (5, 3), (9, 2)] {
-        let (message, dst) = template(number, interface, node.handle(interface));
+        let (message, dst) = template(number, interface);
         node.packet(interface, dst, number, &message);
     }
     node.check();
@@ -266,8 +148,8 @@ pub fn rsvp_engine(octets: &[u8]) {
             node.check();
             continue;
         }
-        let (number, interface) = (control >> 3, 1 + (control & 3));
-        let (mut message, dst) = template(number, interface, node.handle(interface));
+        let (number, interface) = (control >> 3, 1 + u32::from(control & 3));
+        let (mut message, dst) = template(number, interface);
         if number == 31 {
             message = octets.by_ref().take(usize::from(more)).collect();
         } else {

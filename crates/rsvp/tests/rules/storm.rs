@@ -8,9 +8,8 @@ use signalbox_core::IfIndex;
 use signalbox_rsvp::engine::{
     Command, Config, FlowRequest, Input, InterfaceConfig, ReserveRequest, SenderRequest, Staged,
 };
+use signalbox_rsvp::kit::{B, Path, Resv, World, at, group, guaranteed, load, sender, session, tspec};
 use signalbox_rsvp::wire::{ErrorCode, Filter, RsvpHop, Selector, Session, Style};
-
-use crate::rig::{B, Path, Resv, Rig, at, group, guaranteed, load, sender, session, tspec};
 
 /// One event.
 #[derive(Debug, Clone)]
@@ -107,7 +106,7 @@ fn command(what: u8, of: Session, rate: u8, senders: &[u32]) -> Command {
     }
 }
 
-fn apply(rig: &mut Rig, step: &Step) {
+fn apply(world: &mut World, step: &Step) {
     match step {
         Step::Path { of: number, sender, iif, hop, rate, period } => {
             let path = Path {
@@ -116,19 +115,19 @@ fn apply(rig: &mut Rig, step: &Step) {
                 period: *period,
                 ..Path::of(of(*number), *sender, *iif)
             };
-            rig.path(&path);
+            world.path(&path);
         }
         Step::PathTear { of: number, sender, iif, hop } => {
             let hop = RsvpHop { addr: at(*iif, *hop), lih: *hop };
-            rig.path_tear(&Path { hop, ..Path::of(of(*number), *sender, *iif) });
+            world.path_tear(&Path { hop, ..Path::of(of(*number), *sender, *iif) });
         }
         Step::Resv { of: number, style, oif, hop, rate, senders, confirm, period } => {
             let confirm = confirm.then(|| at(9, 9));
             let resv = resv(*style, *rate, senders).from(*oif, *hop, of(*number));
-            rig.resv(&Resv { confirm, period: *period, ..resv });
+            world.resv(&Resv { confirm, period: *period, ..resv });
         }
         Step::ResvTear { of: number, style, oif, hop, senders } => {
-            rig.resv_tear(&resv(*style, 1, senders).from(*oif, *hop, of(*number)));
+            world.resv_tear(&resv(*style, 1, senders).from(*oif, *hop, of(*number)));
         }
         Step::ResvErr { of: number, style, iif, rate, senders, code, in_place } => {
             let octets = resv(*style, *rate, senders).from(3, 9, of(*number)).error_octets(
@@ -137,44 +136,44 @@ fn apply(rig: &mut Rig, step: &Step) {
                 2,
                 *in_place,
             );
-            rig.neighborly(*iif, at(*iif, 9), &octets);
+            world.neighborly(*iif, at(*iif, 9), &octets);
         }
-        Step::Route { oif } => drop(rig.route("10.9.0.0", 24, *oif)),
-        Step::Tree { sender, iif, oifs } => drop(rig.tree(group(), *sender, *iif, oifs)),
+        Step::Route { oif } => drop(world.route("10.9.0.0", 24, *oif)),
+        Step::Tree { sender, iif, oifs } => drop(world.tree(group(), *sender, *iif, oifs)),
         Step::Down { n } => {
-            let mut list = rig.interfaces.clone();
+            let mut list = world.interfaces.clone();
             list[*n].up = false;
-            rig.resources.interfaces(&list);
-            rig.input(Input::Interfaces(&list));
-            let list = rig.interfaces.clone();
-            rig.resources.interfaces(&list);
-            rig.input(Input::Interfaces(&list));
+            world.resources.interfaces(&list);
+            world.input(Input::Interfaces(&list));
+            let list = world.interfaces.clone();
+            world.resources.interfaces(&list);
+            world.input(Input::Interfaces(&list));
         }
         Step::Application { id, of: number, what, rate, senders } => {
-            rig.command(*id, command(*what, of(*number), *rate, senders));
+            world.command(*id, command(*what, of(*number), *rate, senders));
         }
-        Step::Wait { ms } => drop(rig.wait(Duration::from_millis(*ms))),
+        Step::Wait { ms } => drop(world.wait(Duration::from_millis(*ms))),
         Step::Garbled { at: place, to } => {
             let mut octets = Path::new().octets();
             if let Some(octet) = octets.get_mut(*place) {
                 *octet = *to;
             }
             octets[2..4].fill(0);
-            rig.packet(1, sender(1).src, session().dest, 60, &octets);
+            world.packet(1, sender(1).src, session().dest, 60, &octets);
         }
     }
 }
 
 /// Checks that admission control and the engine have the same reservations, interface by interface.
-fn check(rig: &Rig) {
-    assert!(rig.rsvp.senders() <= 40 && rig.rsvp.sessions() <= 10);
+fn check(world: &World) {
+    assert!(world.rsvp.senders() <= 40 && world.rsvp.sessions() <= 10);
     for n in 1..=4 {
-        assert!(rig.reserved(n) <= 937_500, "more than the share of eth{n}");
+        assert!(world.reserved(n) <= 937_500, "more than the share of eth{n}");
     }
-    for one in rig.resources.reservations() {
+    for one in world.resources.reservations() {
         assert!((1..=4).map(IfIndex).any(|ifindex| ifindex == one.ifindex) && !one.filters.is_empty());
     }
-    assert!(rig.reservations() <= rig.rsvp.reservations() as usize);
+    assert!(world.reservations() <= world.rsvp.reservations() as usize);
 }
 
 proptest! {
@@ -190,17 +189,17 @@ proptest! {
         let staged = staged.then_some(stages);
         let interface = InterfaceConfig { staged, ..InterfaceConfig::default() };
         let config = Config { interface, ..Config::default() };
-        let mut rig = if named { Rig::with_neighbors(config, "10mbit") } else { Rig::with(config) };
+        let mut world = if named { World::with_neighbors(config, "10mbit") } else { World::with(config) };
         for step in &steps {
-            apply(&mut rig, step);
-            check(&rig);
+            apply(&mut world, step);
+            check(&world);
         }
         for id in 1..4 {
-            rig.command(id, Command::Close);
+            world.command(id, Command::Close);
         }
-        rig.wait(Duration::from_secs(400));
-        let left = (rig.rsvp.sessions(), rig.rsvp.senders(), rig.rsvp.reservations(), rig.reservations());
+        world.wait(Duration::from_secs(400));
+        let left = (world.rsvp.sessions(), world.rsvp.senders(), world.rsvp.reservations(), world.reservations());
         prop_assert_eq!(left, (0, 0, 0, 0));
-        prop_assert!(rig.rsvp.holds_nothing(), "neighbors, addresses or names are still there");
+        prop_assert!(world.rsvp.holds_nothing(), "neighbors, addresses or names are still there");
     }
 }

@@ -1,26 +1,22 @@
 //! Refreshes allocate nothing in steady state.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
-use signalbox_core::node::{Interface, Route};
-use signalbox_core::{IfIndex, Time};
-use signalbox_resources::intserv::TSpec;
-use signalbox_resources::{ResourceOutput, Resources};
-use signalbox_rsvp::engine::IpReceived;
-use signalbox_rsvp::engine::{Config, Input, Output, Rsvp};
-use signalbox_rsvp::wire::{
-    Filter, FlowSpec, HeaderFlags, ListedId, MessageId, MessageType, RsvpHop, Selector, Session, SessionKind,
-    Style, Writer,
-};
+use signalbox_rsvp::engine::{Config, Input};
+use signalbox_rsvp::kit::{B, Path, Resv, World, at, load, packet, sender, to};
+use signalbox_rsvp::wire::{HeaderFlags, ListedId, MessageId, MessageType, Session, Writer};
 
 const SESSIONS: u8 = 50;
-const UP: IfIndex = IfIndex(1);
-const DOWN: IfIndex = IfIndex(2);
+/// Interfaces of the node.
+const UP: u32 = 1;
+const DOWN: u32 = 2;
 const EPOCH: u32 = 5;
+/// TTL of all messages.
+const TTL: u8 = 60;
 
-fn address(third: u8, last: u8) -> IpAddr {
-    Ipv4Addr::new(10, 0, third, last).into()
+fn session(number: u8) -> Session {
+    to(&format!("10.9.0.{number}"))
 }
 
 /// The MESSAGE_ID of both messages of a session; each neighbor has its own.
@@ -29,115 +25,71 @@ fn id_of(number: u8) -> u32 {
 }
 
 struct Node {
-    rsvp: Rsvp,
-    resources: Resources,
-    now: Time,
+    world: World,
     /// Number of Paths and Resvs sent.
     sent: [u32; 2],
 }
 
 impl Node {
     fn new(reduction: bool) -> Self {
-        let interface = |ifindex: IfIndex, third| Interface {
-            ifindex,
-            name: format!("eth{}", ifindex.0),
-            up: true,
-            mtu: 1500,
-            tunnel: false,
-            addresses: vec![address(third, 1)],
-        };
-        let interfaces = [interface(UP, 1), interface(DOWN, 2)];
-        let links = signalbox_resources::Config::of_link("*", "1gbit".parse().unwrap());
-        let mut resources = Resources::new(links, 0, [1; 32]).unwrap();
-        resources.interfaces(&interfaces);
         let mut config = Config::default();
         config.neighbors.interface.reduction.reliable = reduction;
-        let rsvp = Rsvp::new(config, [9; 32]).unwrap();
-        let mut node = Self { rsvp, resources, now: Time::from_secs(1), sent: [0; 2] };
-        node.input(Input::Interfaces(&interfaces));
-        node
+        Self { world: World::with_neighbors(config, "1gbit"), sent: [0; 2] }
     }
 
     fn input(&mut self, input: Input<'_>) {
-        let mut next = Some(input);
-        while let Some(input) = next.take() {
-            self.rsvp.handle(self.now, input, &mut self.resources);
-            while let Some(output) = self.rsvp.poll() {
-                match output {
-                    Output::Send(packet) if packet.payload[1] == MessageType::PATH.0 => self.sent[0] += 1,
-                    Output::Send(packet) if packet.payload[1] == MessageType::RESV.0 => self.sent[1] += 1,
-                    Output::RouteLookup { id, .. } => {
-                        let (src, gateway) = (address(2, 1), Some(address(2, 2)));
-                        let route = Route { ifindex: DOWN, src, gateway, mtu: 1500, local: false };
-                        next = Some(Input::Route { id, result: Ok(route) });
-                    }
-                    Output::Send(_) => {}
-                    other => panic!("{other:?}"),
-                }
-            }
-            while let Some(output) = self.resources.poll() {
-                if let ResourceOutput::Install { id, .. } = output {
-                    self.resources.installed(id, Ok(()));
-                }
-            }
-        }
+        let Self { world, sent: [paths, resvs] } = self;
+        world.give(input, |_, packet| match MessageType(packet.payload[1]) {
+            MessageType::PATH => *paths += 1,
+            MessageType::RESV => *resvs += 1,
+            _ => {}
+        });
+        assert!(world.replies.is_empty() && world.events.is_empty(), "only messages");
     }
 
     /// Receives all messages of the neighbors once.
-    fn receive_all(&mut self, messages: &[(IfIndex, IpAddr, IpAddr, Vec<u8>)]) {
-        for (ifindex, src, dst, payload) in messages {
-            let (ifindex, src, dst) = (*ifindex, *src, *dst);
-            let packet = IpReceived { src, dst, ifindex, ttl: 60, tos: 0, router_alert: true, payload };
-            self.input(Input::Packet(packet));
+    fn receive_all(&mut self, messages: &[(u32, IpAddr, IpAddr, Vec<u8>)]) {
+        for (iif, src, dst, payload) in messages {
+            self.input(Input::Packet(packet(*iif, *src, *dst, TTL, payload)));
         }
+    }
+
+    fn reservations(&self) -> u32 {
+        self.world.rsvp.reservations()
     }
 
     /// Lets time pass and handles what is due.
     fn wait(&mut self, time: Duration) {
-        let end = self.now + time;
-        while let Some(at) = self.rsvp.next_deadline().filter(|at| *at <= end) {
-            self.now = self.now.max(at);
+        let end = self.world.now + time;
+        while let Some(at) = self.world.rsvp.next_deadline().filter(|at| *at <= end) {
+            self.world.now = self.world.now.max(at);
             self.input(Input::Timer);
         }
-        self.now = end;
+        self.world.now = end;
     }
 }
 
 /// A Path and a Resv of each session, with a MESSAGE_ID if the neighbors have refresh reduction.
-fn messages(handle: u32, reduction: bool) -> Vec<(IfIndex, IpAddr, IpAddr, Vec<u8>)> {
-    let tspec = TSpec::new(10_000.0, 3000.0, f32::INFINITY, 64, 1500).unwrap();
-    let sender = Filter { src: address(1, 9), selector: Selector::Port(4000) };
+fn messages(reduction: bool) -> Vec<(u32, IpAddr, IpAddr, Vec<u8>)> {
     let flags = if reduction { HeaderFlags::REFRESH_REDUCTION } else { HeaderFlags::default() };
-    let mut all = Vec::new();
-    for number in 0..SESSIONS {
+    let of = |number| {
         let id = reduction.then(|| MessageId { ack_desired: false, epoch: EPOCH, id: id_of(number) });
-        let session =
-            Session { dest: address(9, number), protocol: 17, kind: SessionKind::Ports, port: 5004 };
-        let mut path = Vec::new();
-        let mut w = Writer::new(&mut path, MessageType::PATH, flags, 60);
-        id.iter().for_each(|id| _ = w.message_id(id));
-        w.session(&session, false).hop(&RsvpHop { addr: address(1, 2), lih: 7 }).time_values(30_000);
-        w.sender_template(&sender).sender_tspec(&tspec);
-        w.finish().unwrap();
-        all.push((UP, sender.src, session.dest, path));
-        let mut resv = Vec::new();
-        let mut w = Writer::new(&mut resv, MessageType::RESV, flags, 60);
-        id.iter().for_each(|id| _ = w.message_id(id));
-        w.session(&session, false).hop(&RsvpHop { addr: address(2, 2), lih: handle }).time_values(30_000);
-        w.style(Style::Ff).flowspec(&FlowSpec { tspec, rspec: None }).filter_spec(&sender);
-        w.finish().unwrap();
-        all.push((DOWN, address(2, 2), address(2, 1), resv));
-    }
-    all
+        let session = session(number);
+        let path = Path { flags, id, send_ttl: TTL, ..Path::of(session, 1, UP) };
+        let resv = Resv { flags, id, session, send_ttl: TTL, ..Resv::ff(&[(load(B), 1)]) };
+        let path = (UP, sender(1).src, session.dest, path.octets());
+        [path, (DOWN, resv.hop.addr, at(DOWN, 1), resv.octets())]
+    };
+    (0..SESSIONS).flat_map(of).collect()
 }
 
 #[test]
 fn refreshes_allocate_nothing() {
     let mut node = Node::new(false);
-    let messages = messages(node.rsvp.handle_of(DOWN).unwrap(), false);
+    let messages = messages(false);
     let set_up = allocation_counter::measure(|| node.receive_all(&messages));
     assert!(set_up.count_total > 0, "they are counted");
-    assert_eq!(node.rsvp.reservations(), u32::from(SESSIONS));
+    assert_eq!(node.reservations(), u32::from(SESSIONS));
     // Queues and buffers grow to their size.
     for _ in 0..4 {
         node.wait(Duration::from_secs(30));
@@ -152,7 +104,7 @@ fn refreshes_allocate_nothing() {
     });
     let least = u32::from(SESSIONS) * 6; // in 300 s, each after 45 s at the latest
     assert!(node.sent.iter().all(|sent| *sent >= least), "{:?}", node.sent);
-    assert_eq!(node.rsvp.reservations(), u32::from(SESSIONS));
+    assert_eq!(node.reservations(), u32::from(SESSIONS));
     assert_eq!(counted.count_total, 0, "{counted:?}");
 }
 
@@ -160,26 +112,26 @@ fn refreshes_allocate_nothing() {
 #[test]
 fn summary_refreshes_allocate_nothing() {
     let mut node = Node::new(true);
-    let messages = messages(node.rsvp.handle_of(DOWN).unwrap(), true);
+    let messages = messages(true);
     node.receive_all(&messages);
-    assert_eq!(node.rsvp.reservations(), u32::from(SESSIONS));
+    assert_eq!(node.reservations(), u32::from(SESSIONS));
     let ids: Vec<_> =
         (0..SESSIONS).map(|number| ListedId { id: id_of(number), source: None, group: None }).collect();
     let summary = |ifindex, src, dst| {
         let mut octets = Vec::new();
-        let mut w = Writer::new(&mut octets, MessageType::SREFRESH, HeaderFlags::REFRESH_REDUCTION, 60);
+        let mut w = Writer::new(&mut octets, MessageType::SREFRESH, HeaderFlags::REFRESH_REDUCTION, TTL);
         w.id_list(EPOCH, &ids);
         w.finish().unwrap();
         (ifindex, src, dst, octets)
     };
-    let summaries = [summary(UP, address(1, 2), address(1, 1)), summary(DOWN, address(2, 2), address(2, 1))];
+    let summaries = [summary(UP, at(UP, 9), at(UP, 1)), summary(DOWN, at(DOWN, 9), at(DOWN, 1))];
     // Longer than the lifetime of a state, 157.5 s.
     for _ in 0..10 {
         node.wait(Duration::from_secs(30));
         let counted = allocation_counter::measure(|| node.receive_all(&summaries));
         assert_eq!(counted.count_total, 0, "{counted:?}");
     }
-    assert_eq!(node.rsvp.reservations(), u32::from(SESSIONS));
+    assert_eq!(node.reservations(), u32::from(SESSIONS));
     node.wait(Duration::from_secs(160));
-    assert_eq!(node.rsvp.reservations(), 0, "only the summaries kept the state");
+    assert_eq!(node.reservations(), 0, "only the summaries kept the state");
 }
