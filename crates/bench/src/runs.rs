@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::{Value, json};
+use signalbox_core::SessionId;
 use signalbox_core::rng::Random;
 use signalbox_lab::machine::Watch;
 
@@ -24,6 +25,15 @@ pub(super) const MEASURABLE: u32 = 10_000;
 /// Returns the virtual time between two batches of `batch` messages with `sessions` sessions: at most `most`.
 pub(super) fn batch_time(sessions: u32, batch: u32, most: Duration) -> Duration {
     most.min(ONE_MESSAGE_EACH / sessions.div_ceil(batch.max(1)).max(1))
+}
+
+/// Returns the id of the session with a number.
+pub(super) fn session(number: u32) -> SessionId {
+    let mut id = [7; 16];
+    for (to, from) in id.iter_mut().zip(number.to_be_bytes()) {
+        *to = from;
+    }
+    SessionId(id)
 }
 
 /// Returns the numbers below `count` in an order that no cache can predict, the same each time.

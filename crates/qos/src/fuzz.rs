@@ -8,11 +8,11 @@ use signalbox_wire::Writer;
 use crate::wire::qspec::{Outcome, Qspec};
 use crate::wire::{Message, identify};
 
-#[cfg(feature = "engine")]
+#[cfg(feature = "kit")]
 mod engine;
 #[cfg(feature = "engine")]
 mod rules;
-#[cfg(feature = "engine")]
+#[cfg(feature = "kit")]
 pub use engine::qos_engine;
 #[cfg(feature = "engine")]
 pub use rules::qspec_rules;

@@ -15,6 +15,9 @@ pub mod engine;
 pub mod error;
 #[cfg_attr(not(test), expect(clippy::panic, reason = "a fuzz target fails by a panic"))]
 pub mod fuzz;
+#[cfg(feature = "kit")]
+#[cfg_attr(not(test), expect(clippy::expect_used, reason = "a kit of tests fails by a panic"))]
+pub mod kit;
 #[cfg(feature = "engine")]
 pub mod qspec;
 pub mod wire;

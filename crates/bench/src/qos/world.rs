@@ -5,18 +5,18 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use signalbox_core::kit::{interface, received, route};
 use signalbox_core::mri::PathCoupled;
-use signalbox_core::node::{Interface, Route};
+use signalbox_core::node::Route;
 use signalbox_core::service::{
-    AddressValidation, Indication, MessageStatus, NetworkEvent, RecvMessage, Request, SiiHandle, StateHandle,
-    TransferAttributes,
+    AddressValidation, Indication, MessageStatus, NetworkEvent, RecvMessage, Request, SiiHandle,
 };
 use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId, Time};
 use signalbox_qos::engine::{Command, Config, Flow, Input, Output, Qos, QosRequest, ReserveRequest};
 use signalbox_resources::{self as resources, ResourceOutput, Resources};
 
 use super::super::machine::timed;
-use super::super::runs::batch_time;
+use super::super::runs::{batch_time, session};
 
 const PREVIOUS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 2));
 const ROUTER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1));
@@ -84,14 +84,6 @@ fn flow(number: u32) -> Mri {
     })
 }
 
-fn session(number: u32) -> SessionId {
-    let mut id = [7; 16];
-    for (to, from) in id.iter_mut().zip(number.to_be_bytes()) {
-        *to = from;
-    }
-    SessionId(id)
-}
-
 /// A node with the application, and a GIST that sends everything.
 struct Station {
     qos: Qos,
@@ -108,15 +100,8 @@ struct Station {
 
 impl Station {
     fn new(seed: u8, sessions: u32) -> Result<Self> {
-        let interface = |ifindex: IfIndex, address: IpAddr| Interface {
-            ifindex,
-            name: format!("eth{}", ifindex.0),
-            up: true,
-            mtu: 1500,
-            tunnel: false,
-            addresses: vec![address],
-        };
-        let interfaces = [interface(IN, IpAddr::V4(Ipv4Addr::new(10, 0, 1, seed))), interface(OUT, ROUTER)];
+        let own = IpAddr::V4(Ipv4Addr::new(10, 0, 1, seed));
+        let interfaces = [interface(IN.0, vec![own]), interface(OUT.0, vec![ROUTER])];
         // The last quarter of a table is for sources that hold little; all is of one source here.
         let room = sessions.saturating_add(1).saturating_mul(2);
         let rules = resources::Config {
@@ -161,8 +146,7 @@ impl Station {
                     Input::Indication(Indication::NetworkNotification { nslp, mri, session, event })
                 }
                 Some(Output::RouteLookup { id, .. }) => {
-                    let local = self.is_end;
-                    let route = Route { ifindex: OUT, src: ROUTER, gateway: None, mtu: 1500, local };
+                    let route = Route { local: self.is_end, ..route(OUT, ROUTER) };
                     Input::Route { id, result: Ok(route) }
                 }
                 Some(Output::Request(_) | Output::Event { .. }) => continue,
@@ -184,23 +168,14 @@ impl Station {
 
     fn receive_of(&mut self, session: SessionId, mri: Mri, is_response: bool, data: &[u8]) {
         let (ifindex, peer) = if is_response { (OUT, NEXT) } else { (IN, PREVIOUS) };
+        let mri = if is_response { mri.inverted() } else { mri };
         self.give(Input::Indication(Indication::RecvMessage(RecvMessage {
-            data,
-            nslp: NslpId::QOS,
-            session,
-            mri: if is_response { mri.inverted() } else { mri },
-            check: None,
-            state: Some(StateHandle(1)),
             sii: Some(SiiHandle(ifindex.0.into())),
-            peer: None,
             peer_address: Some(peer),
-            attributes: TransferAttributes::default(),
             validation: AddressValidation { return_routable: true, ..AddressValidation::default() },
-            ip_ttl: 64,
-            ip_distance: 0,
-            hops: 60,
             ifindex,
             at_flow_end: self.is_end && !is_response,
+            ..received(NslpId::QOS, session, mri, data)
         })));
     }
 

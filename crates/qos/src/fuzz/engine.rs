@@ -3,20 +3,19 @@
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 
-use signalbox_core::mri::PathCoupled;
-use signalbox_core::node::{Interface, NoRoute, Route};
+use signalbox_core::kit::{received, route};
+use signalbox_core::node::{NoRoute, Route};
 use signalbox_core::service::{
-    AddressValidation, Indication, MessageHandle, MessageStatus, NetworkEvent, RecvMessage, Request,
-    SendError, SiiHandle, StateHandle, TransferAttributes,
+    Indication, MessageStatus, NetworkEvent, RecvMessage, SendError, SiiHandle, StateHandle,
+    TransferAttributes,
 };
-use signalbox_core::{IfIndex, Mri, NslpId, SessionId, Time};
+use signalbox_core::{IfIndex, Mri, NslpId, SessionId};
 use signalbox_resources::units::Rate;
-use signalbox_resources::{ResourceOutput, Resources};
 use signalbox_wire::Writer;
 
-use crate::engine::{Command, Config, Flow, Input, Output, Qos, QosRequest, ReserveRequest};
-use crate::qspec::Wish;
-use crate::wire::qspec::{Flags, Procedure, Tmod, Value};
+use crate::engine::{Command, Config, Flow, Input, QosRequest, ReserveRequest};
+use crate::kit::{Sent, World, flow_to, wish};
+use crate::wire::qspec::Procedure;
 use crate::wire::{
     BindingCode, BoundSession, Carried, GenericFlags, Info, Message, MessageFlags, MessageType, Rsn, RsnList,
     SessionIds,
@@ -32,10 +31,8 @@ const DEADLINES: u32 = 50_000;
 /// Limits on reserving sessions and on those of QUERYs.
 const SESSIONS: u32 = 6;
 const QUERIES: u32 = 3;
-
-const fn v4(a: u8, b: u8, c: u8, d: u8) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::new(a, b, c, d))
-}
+/// The route of all flows.
+const ROUTE: Route = route(IfIndex(2), IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1)));
 
 fn session(number: u8) -> SessionId {
     SessionId([number & 7; 16])
@@ -43,34 +40,17 @@ fn session(number: u8) -> SessionId {
 
 /// The flow of a session: each has its own, so that sessions do not share.
 fn flow(number: u8) -> Mri {
-    Mri::PathCoupled(PathCoupled {
-        protocol: Some(17),
-        dst_port: Some(5000 + u16::from(number & 7)),
-        ..PathCoupled::between(v4(192, 0, 2, 1), v4(203, 0, 113, 9))
-    })
-}
-
-fn qspec(procedure: Procedure, rate: u8) -> Vec<u8> {
-    let rate = f32::from(rate) * 500.0 + 1.0;
-    let tmod = Tmod { rate, bucket: 3000.0, peak: f32::INFINITY, min_policed: 64, max_packet: 1500 };
-    let mut octets = Vec::new();
-    let composed = Wish::of(procedure, &[(Flags::MANDATORY, Value::Tmod1(tmod))]).compose(&mut octets);
-    assert!(composed.is_ok(), "a QSPEC of one parameter");
-    octets
+    flow_to(5000 + u16::from(number & 7))
 }
 
 struct Node {
-    qos: Qos,
-    resources: Resources,
-    now: Time,
+    world: World,
     /// Messages that GIST was requested to send, and has not reported.
-    handles: Vec<(MessageHandle, SessionId)>,
-    lookups: Vec<u64>,
-    end: bool,
+    unreported: Vec<Sent>,
 }
 
 impl Node {
-    fn new(settings: u8) -> Option<Self> {
+    fn new(settings: u8) -> Self {
         let config = Config {
             max_sessions: SESSIONS,
             max_queries: QUERIES,
@@ -84,65 +64,24 @@ impl Node {
             ..Config::default()
         };
         let links = signalbox_resources::Config::of_link("*", Rate(CAPACITY));
-        let mut node = Self {
-            qos: Qos::new(config, [1; 32]),
-            resources: Resources::new(links, 0, [2; 32]).ok()?,
-            now: Time::from_secs(10),
-            handles: Vec::new(),
-            lookups: Vec::new(),
-            end: settings & 128 != 0,
-        };
-        let interfaces = [1u8, 2].map(|n| Interface {
-            ifindex: IfIndex(n.into()),
-            name: format!("eth{n}"),
-            up: true,
-            tunnel: false,
-            mtu: 1500,
-            addresses: vec![v4(10, 0, n, 1)],
-        });
-        node.resources.interfaces(&interfaces);
-        node.input(Input::Interfaces(&interfaces));
-        Some(node)
+        let mut world = World::with_rules(config, |rules| *rules = links);
+        world.slow_routes = true;
+        world.end = settings & 128 != 0;
+        Self { world, unreported: Vec::new() }
     }
 
     fn input(&mut self, input: Input<'_>) {
-        self.qos.handle(self.now, input, &mut self.resources);
-        loop {
-            while let Some(output) = self.qos.poll() {
-                match output {
-                    Output::Request(Request::SendMessage(message)) => {
-                        assert!(Message::parse(message.data).is_ok(), "a whole message");
-                        if let Some(handle) = message.handle.filter(|_| self.handles.len() < 64) {
-                            self.handles.push((handle, message.session));
-                        }
-                    }
-                    Output::RouteLookup { id, .. } => self.lookups.push(id),
-                    Output::Request(_) | Output::Event { .. } => {}
-                }
-            }
-            let mut lost = Vec::new();
-            while let Some(output) = self.resources.poll() {
-                match output {
-                    ResourceOutput::Install { id, .. } => self.resources.installed(id, Ok(())),
-                    ResourceOutput::Lost { owner, grant, why } => {
-                        lost.push(Input::Lost { key: owner.key, grant, why });
-                    }
-                    ResourceOutput::Remove { .. } | ResourceOutput::Reduced { .. } => {}
-                }
-            }
-            if lost.is_empty() {
-                return;
-            }
-            for lost in lost {
-                self.qos.handle(self.now, lost, &mut self.resources);
+        for sent in self.world.input(input) {
+            assert!(Message::parse(&sent.octets).is_ok(), "a whole message");
+            if sent.handle.is_some() && self.unreported.len() < 64 {
+                self.unreported.push(sent);
             }
         }
     }
 
     fn routes(&mut self, fail: bool) {
-        for id in core::mem::take(&mut self.lookups) {
-            let (ifindex, src) = (IfIndex(2), v4(10, 0, 2, 1));
-            let route = Route { ifindex, src, gateway: None, mtu: 1500, local: self.end };
+        for id in core::mem::take(&mut self.world.lookups) {
+            let route = Route { local: self.world.end, ..ROUTE };
             let result = if fail { Err(NoRoute::Unreachable) } else { Ok(route) };
             self.input(Input::Route { id, result });
         }
@@ -152,22 +91,12 @@ impl Node {
     fn receive(&mut self, from: u8, number: u8, data: &[u8]) {
         let mri = if from == 2 { flow(number).inverted() } else { flow(number) };
         self.input(Input::Indication(Indication::RecvMessage(RecvMessage {
-            data,
-            nslp: NslpId::QOS,
-            session: session(number),
-            mri,
-            check: None,
             state: (from < 3).then_some(StateHandle(1)),
             sii: (from < 3).then_some(SiiHandle(1 + u64::from(from))),
-            peer: None,
-            peer_address: None,
             attributes: TransferAttributes { stateless: from == 3, ..TransferAttributes::default() },
-            validation: AddressValidation::default(),
-            ip_ttl: 64,
-            ip_distance: 0,
-            hops: 60,
             ifindex: IfIndex(if from == 2 { 2 } else { 1 }),
-            at_flow_end: self.end,
+            at_flow_end: self.world.end,
+            ..received(NslpId::QOS, session(number), mri, data)
         })));
     }
 
@@ -177,7 +106,7 @@ impl Node {
         };
         let rsn = Rsn { number: (number >> 3 & 7).into(), epoch: 1 + u32::from(kind >> 7) };
         let procedure = if kind & 7 == 5 { Procedure::QUERY } else { Procedure::DESIRED };
-        let wanted = qspec(procedure, rate);
+        let wanted = wish(procedure, f32::from(rate) * 500.0 + 1.0);
         let info = Info::CATALOGUE.get(usize::from(rate) % Info::CATALOGUE.len()).copied();
         let rii = (kind & 8 != 0).then_some(u32::from(number >> 6));
         let mut bound = Vec::new();
@@ -244,7 +173,7 @@ impl Node {
                 [number, rate, rate >> 2, rate >> 4].map(|id| u64::from(id & 3)).to_vec(),
             ),
             _ => {
-                let dst = v4(203, 0, 113, 10 + (number & 3));
+                let dst = [203, 0, 113, 10 + (number & 3)].into();
                 let mut request =
                     ReserveRequest::new(Flow::to(dst), QosRequest::rate(u64::from(rate) * 500 + 1));
                 request.receiver_initiated = number & 16 != 0;
@@ -258,19 +187,16 @@ impl Node {
     /// GIST's report about a message, or an event of the path.
     fn report(&mut self, number: u8) {
         let nslp = NslpId::QOS;
-        if number & 1 == 0 && !self.handles.is_empty() {
-            let (handle, session) = self.handles.remove(usize::from(number >> 3) % self.handles.len());
+        if number & 1 == 0 && !self.unreported.is_empty() {
+            let sent = self.unreported.remove(usize::from(number >> 3) % self.unreported.len());
             let status = match number >> 1 & 3 {
                 0 | 1 => MessageStatus::Sent(TransferAttributes::default()),
                 2 => MessageStatus::Failed(SendError::NoNextNode),
                 _ => MessageStatus::Failed(SendError::NoStateUpstream),
             };
-            return self.input(Input::Indication(Indication::MessageStatus {
-                nslp,
-                handle,
-                session,
-                status,
-            }));
+            let Some(handle) = sent.handle else { return };
+            let status = Indication::MessageStatus { nslp, handle, session: sent.session, status };
+            return self.input(Input::Indication(status));
         }
         let (mri, session) = (flow(number >> 1), session(number >> 1));
         let mri = if number & 16 == 0 { mri } else { mri.inverted() };
@@ -288,13 +214,13 @@ impl Node {
     }
 
     fn wait(&mut self, time: Duration) {
-        let end = self.now + time;
+        let end = self.world.now + time;
         for _ in 0..DEADLINES {
-            let Some(next) = self.qos.next_deadline().filter(|next| *next <= end) else {
-                self.now = end;
+            let Some(next) = self.world.qos.next_deadline().filter(|next| *next <= end) else {
+                self.world.now = end;
                 return self.input(Input::Timer);
             };
-            self.now = self.now.max(next);
+            self.world.now = self.world.now.max(next);
             self.input(Input::Timer);
         }
         panic!("timers come again and again");
@@ -302,8 +228,8 @@ impl Node {
 
     /// Checks the properties that always hold.
     fn check(&self) {
-        assert!(self.qos.sessions() <= SESSIONS + QUERIES);
-        for link in self.resources.links() {
+        assert!(self.world.qos.sessions() <= SESSIONS + QUERIES);
+        for link in self.world.resources.links() {
             assert!(link.reserved <= SHARE, "more than the share of a link");
         }
     }
@@ -315,7 +241,7 @@ impl Node {
 /// bits), the peer (next two) and the number of changed octets (next two), and what the operation needs.
 pub fn qos_engine(octets: &[u8]) {
     let mut source = octets.iter().copied();
-    let Some(mut node) = source.next().and_then(Node::new) else { return };
+    let Some(mut node) = source.next().map(Node::new) else { return };
     for _ in 0..OPERATIONS {
         let Some(control) = source.next() else { break };
         match control & 7 {
@@ -341,6 +267,6 @@ pub fn qos_engine(octets: &[u8]) {
         node.wait(Duration::from_secs(60));
     }
     node.check();
-    assert_eq!(node.qos.sessions(), 0, "soft state ends");
-    assert_eq!(node.resources.reservations().count(), 0, "what was granted is released");
+    assert_eq!(node.world.qos.sessions(), 0, "soft state ends");
+    assert_eq!(node.world.resources.reservations().count(), 0, "what was granted is released");
 }
