@@ -1,19 +1,19 @@
 //! Bodies of the fuzz targets: properties that hold for all octets.
 
-#[cfg(feature = "engine")]
+#[cfg(feature = "kit")]
 mod client;
-#[cfg(feature = "engine")]
+#[cfg(feature = "kit")]
 mod engine;
-#[cfg(feature = "engine")]
+#[cfg(feature = "kit")]
 mod natfw_client;
-#[cfg(feature = "engine")]
+#[cfg(feature = "kit")]
 mod qos_client;
 
-#[cfg(feature = "engine")]
+#[cfg(feature = "kit")]
 pub use engine::casp_engine;
-#[cfg(feature = "engine")]
+#[cfg(feature = "kit")]
 pub use natfw_client::casp_natfw_client;
-#[cfg(feature = "engine")]
+#[cfg(feature = "kit")]
 pub use qos_client::casp_qos_client;
 
 use crate::wire::natfw::{NatfwMessage, NatfwValue};

@@ -6,16 +6,17 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use signalbox_casp::clients::qos::{Config, QosClient, QosOutput};
 use signalbox_casp::engine::{Arrival, Indication, Request};
+use signalbox_casp::kit::{LIFETIME, arrival, flow, flowspec, interface};
 use signalbox_casp::wire::FlowId;
-use signalbox_casp::wire::qos::{Flowspec, QosMessage, QosType, QosVersion};
-use signalbox_core::node::{Interface, Route};
+use signalbox_casp::wire::qos::{QosMessage, QosType, QosVersion};
+use signalbox_core::kit::route;
 use signalbox_core::traffic::TrafficSpec;
-use signalbox_core::{IfIndex, Key, ReserverId, SessionId, Time};
+use signalbox_core::{IfIndex, Key, ReserverId, Time};
 use signalbox_resources::request::Session;
 use signalbox_resources::{self as resources, GrantRequest, Owner, Requester, Resources};
 
 use super::super::machine::timed;
-use super::super::runs::batch_time;
+use super::super::runs::{batch_time, session};
 use super::world::BATCH;
 
 const ROUTER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1));
@@ -24,10 +25,7 @@ const NEXT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 2));
 const DOWN: IfIndex = IfIndex(2);
 const SOURCE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const FIRST_DESTINATION: u32 = 0x0b00_0001;
-const UDP: u8 = 17;
 const MTU: u32 = 1500;
-/// Lifetime of the sessions, seconds.
-const LIFETIME: u32 = 90;
 const BATCH_TIME: Duration = Duration::from_millis(1);
 
 /// A message of a reservation.
@@ -76,14 +74,6 @@ impl Step {
 
     fn message(self, flow: FlowId) -> QosMessage<'static> {
         let mut message = QosMessage::new(self.kind(), flow);
-        let flowspec = Flowspec {
-            rate: 8000.0,
-            bucket: 3000.0,
-            peak: f32::INFINITY,
-            min_policed: 64,
-            max_packet: MTU,
-            guaranteed: None,
-        };
         if self.kind() == QosType::SUCCESS {
             message.echo = Some(self.number());
         } else {
@@ -93,20 +83,9 @@ impl Step {
             (message.version, message.age) = (Some(QosVersion::FLOWSPEC), Some(7));
         }
         if matches!(self, Self::Reserve | Self::Commit | Self::Refresh) {
-            message.minimum = Some(flowspec);
+            message.minimum = Some(flowspec(8000.0));
         }
         message
-    }
-}
-
-fn interface() -> Interface {
-    Interface {
-        ifindex: DOWN,
-        name: "bench2".to_owned(),
-        up: true,
-        mtu: MTU,
-        tunnel: false,
-        addresses: vec![ROUTER],
     }
 }
 
@@ -116,7 +95,7 @@ fn resources(reservations: u32) -> Result<Resources> {
     // The last quarter of a table is for sources that hold little; all is of one source here.
     links.max_reservations = reservations.saturating_mul(4);
     let mut resources = Resources::new(links, 0, [1; 32])?;
-    resources.interfaces(&[interface()]);
+    resources.interfaces(&[interface(DOWN.0, vec![ROUTER])]);
     Ok(resources)
 }
 
@@ -143,7 +122,7 @@ impl World {
     pub(super) fn new(reservations: u32) -> Result<Self> {
         let config = Config { max_sessions: reservations.saturating_mul(2), ..Config::default() };
         let mut client = QosClient::new(config, [9; 32]);
-        client.interfaces(&[interface()]);
+        client.interfaces(&[interface(DOWN.0, vec![ROUTER])]);
         let batch_time = batch_time(reservations, BATCH, BATCH_TIME);
         Ok(Self { client, resources: resources(reservations)?, now: Time::ZERO, batch_time, sent: 0 })
     }
@@ -155,8 +134,13 @@ impl World {
             let traffic =
                 TrafficSpec { rate: 8000, burst: 3000, peak: None, min_policed: 64, max_packet: MTU };
             let owner = Owner { protocol: ReserverId::CASP, key: number.into() };
-            let ask =
-                GrantRequest::new(owner, Requester::at(SOURCE.into()), DOWN, flow(number).filter(), traffic);
+            let ask = GrantRequest::new(
+                owner,
+                Requester::at(SOURCE.into()),
+                DOWN,
+                flow_of(number).filter(),
+                traffic,
+            );
             for held in [true, false] {
                 let session = Session::of(Key::from_u64(u64::from(number) + 1));
                 resources.admit(Time::ZERO, &GrantRequest { session, held, ..ask.clone() })?;
@@ -183,7 +167,7 @@ impl World {
         let mut octets = Vec::new();
         let mut ends = Vec::new();
         for number in first..first + count {
-            step.message(flow(number)).encode(&mut octets)?;
+            step.message(flow_of(number)).encode(&mut octets)?;
             ends.push(octets.len());
         }
         self.now = self.now + self.batch_time;
@@ -204,32 +188,10 @@ impl World {
     }
 
     fn arrives(&mut self, step: Step, number: u32, data: &[u8]) {
-        let mut id = [7; 16];
-        for (to, from) in id.iter_mut().zip(number.to_be_bytes()) {
-            *to = from;
-        }
         let reverse = step.kind() == QosType::SUCCESS;
-        let arrival = Arrival {
-            id: 1,
-            session: SessionId(id),
-            flow: flow(number),
-            reverse,
-            tear_down: false,
-            unsecure: false,
-            ttd: 60,
-            hops: 1,
-            peer: if reverse { NEXT } else { PREVIOUS },
-            ifindex: IfIndex::NONE,
-            answered: true,
-            identity: None,
-            branch: 1,
-            last: false,
-            timeout: LIFETIME,
-            data,
-            stateless: false,
-            refresh: false,
-            route: &[][..],
-        };
+        let peer = if reverse { NEXT } else { PREVIOUS };
+        let arrival =
+            Arrival { reverse, peer, branch: 1, ..arrival(1, session(number), flow_of(number), data) };
         self.client.indication(self.now, &Indication::Received(arrival), &mut self.resources);
         self.drain();
     }
@@ -246,19 +208,12 @@ impl World {
                 Some(_) => continue,
                 None => break,
             };
-            let route = Route { ifindex: DOWN, src: ROUTER, gateway: None, mtu: MTU, local: false };
-            self.client.route(self.now, id, Ok(route), &mut self.resources);
+            self.client.route(self.now, id, Ok(route(DOWN, ROUTER)), &mut self.resources);
         }
         install(&mut self.resources);
     }
 }
 
-fn flow(number: u32) -> FlowId {
-    FlowId::V4Ports {
-        src: SOURCE,
-        dst: Ipv4Addr::from_bits(FIRST_DESTINATION + number),
-        src_port: 4000,
-        dst_port: 5004,
-        protocol: UDP,
-    }
+fn flow_of(number: u32) -> FlowId {
+    flow(SOURCE, Ipv4Addr::from_bits(FIRST_DESTINATION + number), 4000, 5004)
 }

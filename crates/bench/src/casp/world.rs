@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use signalbox_casp::engine::{Casp, Config, Input, Mechanism, Output, Transport};
-use signalbox_casp::wire::{Body, ClientType, Flags, FlowId, Signaling, framed};
-use signalbox_core::node::{Interface, StreamId};
-use signalbox_core::{IfIndex, SessionId, Time};
+use signalbox_casp::kit::{LIFETIME, flow, interface};
+use signalbox_casp::wire::{Body, ClientType, Flags, Signaling, framed};
+use signalbox_core::Time;
+use signalbox_core::node::StreamId;
 
 use super::super::machine::timed;
-use super::super::runs::batch_time;
+use super::super::runs::{batch_time, session};
 
 const ROUTER_UP: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1));
 const ROUTER_DOWN: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1));
@@ -21,12 +22,9 @@ const FROM_PREVIOUS: StreamId = StreamId(2);
 /// Source of all flows, and destination of the first one.
 const SOURCE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const FIRST_DESTINATION: u32 = 0x0b00_0001;
-const UDP: u8 = 17;
 /// A client that the router does not have.
 const CLIENT: ClientType = ClientType(200);
 const DATA: &[u8] = b"a message of a client";
-/// Lifetime of the sessions, seconds. The router makes refreshes of its own after half of it at the latest.
-const LIFETIME: u32 = 90;
 /// Messages between two looks at the clock.
 pub(super) const BATCH: u32 = 512;
 /// The most virtual time that a batch takes.
@@ -67,23 +65,14 @@ impl Kind {
 
     /// Returns such a message for a session.
     fn message(self, number: u32) -> Signaling<'static> {
-        let mut id = [7; 16];
-        for (to, from) in id.iter_mut().zip(number.to_be_bytes()) {
-            *to = from;
-        }
-        let flow = FlowId::V4Ports {
-            src: SOURCE,
-            dst: Ipv4Addr::from_bits(FIRST_DESTINATION + number),
-            src_port: 4000,
-            dst_port: 5004,
-            protocol: UDP,
-        };
+        let dst = Ipv4Addr::from_bits(FIRST_DESTINATION + number);
+        let flow = flow(SOURCE, dst, 4000, 5004);
         let body = match self {
             Self::SetUp | Self::Data | Self::Answer => Body::Client { client: CLIENT, data: DATA },
             Self::Refresh | Self::TearDown => Body::Empty,
         };
         let flags = self.flags();
-        Signaling { flags, timeout: Some(LIFETIME), body, ..Signaling::new(SessionId(id), flow) }
+        Signaling { flags, timeout: Some(LIFETIME), body, ..Signaling::new(session(number), flow) }
     }
 }
 
@@ -107,15 +96,7 @@ impl World {
             ..Config::default()
         };
         let mut engine = Casp::new(config, [9; 32])?;
-        let interface = |ifindex, address| Interface {
-            ifindex: IfIndex(ifindex),
-            name: format!("bench{ifindex}"),
-            up: true,
-            mtu: 1500,
-            tunnel: false,
-            addresses: vec![address],
-        };
-        let all = [interface(1, ROUTER_UP), interface(2, ROUTER_DOWN)];
+        let all = [interface(1, vec![ROUTER_UP]), interface(2, vec![ROUTER_DOWN])];
         engine.handle(Time::ZERO, Input::Interfaces(&all));
         let accepted = Input::Accepted {
             stream: FROM_PREVIOUS,
@@ -157,7 +138,7 @@ impl World {
         Ok(meter.time)
     }
 
-    /// Lets the time pass until the router has made a refresh of its own for each session; returns the processor time.
+    /// Lets the time pass until the router has made a refresh of its own for each session, after half of their lifetime at the latest; returns the processor time.
     pub(super) fn own_refreshes(&mut self, sessions: u32) -> Result<Duration> {
         let wanted = self.engine.counters().refreshed + u64::from(sessions);
         let mut time = Duration::ZERO;

@@ -6,22 +6,22 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::json;
+use signalbox_casp::kit::flow;
 use signalbox_casp::wire::ping::{Ping, PingType};
-use signalbox_casp::wire::{Body, ClientType, FlowId, Signaling, framed};
-use signalbox_core::SessionId;
+use signalbox_casp::wire::{Body, ClientType, Signaling, framed};
 use signalbox_lab::machine::Watch;
 use signalbox_linux::process::Usage;
 
 use super::super::figures::{Column, Row, table};
 use super::super::judged::{Judged, faster};
 use super::super::rounded;
+use super::super::runs::session;
 use super::gist::recorded;
 use super::on_source;
 use super::site::{Daemon, MIDDLE_UP, SINK, SOURCE, Site};
 use super::tcp::{self, Ends, Messages};
 
 const PORT: u16 = 50003;
-const UDP: u8 = 17;
 const SOURCE_PORT: u16 = 4000;
 /// First port of the flows, and flows with one source port.
 const FIRST_PORT: u32 = 10_000;
@@ -154,19 +154,11 @@ fn messages(to: To, sessions: u32) -> Result<Messages> {
     };
     let mut octets = Vec::new();
     for number in 0..sessions {
-        let mut id = [7; 16];
-        for (to, from) in id.iter_mut().zip(number.to_be_bytes()) {
-            *to = from;
-        }
-        let flow = FlowId::V4Ports {
-            src: SOURCE,
-            dst: SINK,
-            src_port: SOURCE_PORT + u16::try_from(number / PER_PORT)?,
-            dst_port: u16::try_from(FIRST_PORT + number % PER_PORT)?,
-            protocol: UDP,
-        };
+        let src_port = SOURCE_PORT + u16::try_from(number / PER_PORT)?;
+        let dst_port = u16::try_from(FIRST_PORT + number % PER_PORT)?;
+        let flow = flow(SOURCE, SINK, src_port, dst_port);
         let body = Body::Client { client, data: &data };
-        let message = Signaling { timeout: Some(LIFETIME), body, ..Signaling::new(SessionId(id), flow) };
+        let message = Signaling { timeout: Some(LIFETIME), body, ..Signaling::new(session(number), flow) };
         framed(&mut octets, |into| message.encode(into))?;
     }
     Ok(Messages { octets, count: usize::try_from(sessions)? })

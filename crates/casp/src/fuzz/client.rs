@@ -2,10 +2,12 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
+use std::collections::BTreeSet;
 
 use signalbox_core::{IfIndex, SessionId, Time};
 
-use crate::engine::{Arrival, Indication};
+use crate::engine::{Arrival, Indication, Request, Verdict};
+use crate::kit;
 use crate::wire::{ErrorCode, FlowId};
 
 /// Steps of one run.
@@ -18,33 +20,24 @@ pub(super) const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 /// The flow with a number: to the node, or past it.
 pub(super) fn flow(number: u8) -> FlowId {
     let dst = if number & 4 == 0 { Ipv4Addr::new(10, 8, 0, 7) } else { OWN };
-    let (src, dst_port) = (Ipv4Addr::new(10, 9, 0, 1), u16::from(number & 3));
-    FlowId::V4Ports { src, dst, src_port: 1, dst_port, protocol: 17 }
+    kit::flow(Ipv4Addr::new(10, 9, 0, 1), dst, 1, u16::from(number & 3))
 }
 
 /// A message of a neighbor.
 pub(super) fn arrival(id: u64, [what, which, more]: [u8; 3], data: &[u8]) -> Indication<'_> {
     Indication::Received(Arrival {
-        id,
-        session: SessionId([which & 7; 16]),
-        flow: flow(which >> 3),
         reverse: what & 1 != 0,
-        tear_down: false,
         unsecure: what & 2 != 0,
-        ttd: 60,
         hops: more >> 4,
         peer: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2 + (more & 3))),
         ifindex: IfIndex(u32::from(more & 1)),
         answered: more & 2 == 0,
-        identity: None,
         branch: u16::from(more & 3),
         last: what & 4 != 0,
         timeout: u32::from(more) + 1,
-        stateless: false,
         // The messaging layer asks about messages along the flow only.
         refresh: data.is_empty() && what & 1 == 0,
-        route: &[],
-        data,
+        ..kit::arrival(id, SessionId([which & 7; 16]), flow(which >> 3), data)
     })
 }
 
@@ -57,6 +50,67 @@ pub(super) fn indication([what, which, more]: [u8; 3]) -> Indication<'static> {
         1 => Indication::Undelivered { session, flow },
         2 => Indication::Error { session, flow, code: ErrorCode::COOKIE_ERROR },
         _ => Indication::Branch { session, flow, previous, id: u16::from(more >> 3), ended: more & 4 == 0 },
+    }
+}
+
+/// The messaging layer below a client.
+pub(super) struct Layer {
+    /// Messages without a verdict.
+    waiting: BTreeSet<u64>,
+    next_id: u64,
+    next_session: u8,
+    /// Sessions that the client has opened.
+    opened: BTreeSet<SessionId>,
+    /// Whether octets are a message of the client.
+    readable: fn(&[u8]) -> bool,
+}
+
+impl Layer {
+    pub(super) const fn new(readable: fn(&[u8]) -> bool) -> Self {
+        Self { waiting: BTreeSet::new(), next_id: 1, next_session: 100, opened: BTreeSet::new(), readable }
+    }
+
+    /// The id of the next message that arrives.
+    pub(super) fn next_id(&mut self) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.waiting.insert(id);
+        id
+    }
+
+    /// Whether all messages have a verdict.
+    pub(super) fn has_all_verdicts(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Takes a request of the client; the result is what the client is informed of.
+    ///
+    /// # Panics
+    /// If it is a second verdict, or what is sent cannot be read.
+    pub(super) fn request(&mut self, request: &Request<'_>) -> Option<Indication<'static>> {
+        match request {
+            Request::Verdict { id, verdict } => {
+                assert!(self.waiting.remove(id), "a second verdict");
+                if let Verdict::Replace(data) = verdict {
+                    assert!((self.readable)(data), "what goes on can be read");
+                }
+                None
+            }
+            Request::Send(send) => {
+                assert!(send.data.is_none_or(self.readable), "what is sent can be read");
+                // A name of the node itself is new to the messaging layer, too.
+                let new = |session: &SessionId| !self.opened.contains(session);
+                let opens = send.hold && !send.reverse && send.session.as_ref().is_some_and(new);
+                if !opens && send.session.is_some() {
+                    return None;
+                }
+                self.next_session = self.next_session.wrapping_add(1);
+                let session = send.session.unwrap_or(SessionId([self.next_session; 16]));
+                self.opened.insert(session);
+                Some(Indication::Opened { tag: send.tag, session, flow: send.flow, hold: true })
+            }
+            _ => None,
+        }
     }
 }
 

@@ -4,14 +4,15 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use std::collections::BTreeSet;
 
-use signalbox_core::node::{Interface, NoRoute, Prefix, Route, StreamId};
+use signalbox_core::node::{NoRoute, Prefix, Route, StreamId};
 use signalbox_core::packet::Received;
-use signalbox_core::{Entry, IfIndex, SessionId, Time};
+use signalbox_core::{IfIndex, SessionId, Time};
 use signalbox_wire::Writer;
 
 use crate::engine::{
     Casp, Config, Indication, Input, Output, PeerView, Request, SendRequest, Transport, Verdict,
 };
+use crate::kit;
 use crate::wire::route::{Hop, Routing};
 use crate::wire::{Body, ClientType, ErrorCode, Flags, FlowId, Message, Proof, Signaling, framed};
 
@@ -69,15 +70,7 @@ impl Node {
         if setup & 20 == 20 {
             node.engine.set_opener(CLIENT, setup & 8 != 0);
         }
-        let interface = Interface {
-            ifindex: IfIndex(1),
-            name: "eth1".to_owned(),
-            up: true,
-            mtu: 1500,
-            tunnel: false,
-            addresses: vec![IpAddr::from(NODE)],
-        };
-        node.input(Input::Interfaces(&[interface]));
+        node.input(Input::Interfaces(&[kit::interface(1, vec![NODE.into()])]));
         Some(node)
     }
 
@@ -238,26 +231,11 @@ impl Node {
 }
 
 fn packet(port: u16, from: IpAddr, payload: &[u8]) -> Received<'_> {
-    Received {
-        entry: Entry::Udp(port),
-        src: SocketAddr::new(from, port),
-        dst: SocketAddr::new(IpAddr::from(NODE), port),
-        ifindex: IfIndex(1),
-        ttl: 60,
-        tos: 0,
-        options: &[],
-        payload,
-    }
+    kit::packet(port, from, NODE.into(), payload)
 }
 
 fn flow(number: u8) -> FlowId {
-    FlowId::V4Ports {
-        src: Ipv4Addr::new(10, 9, 0, 1),
-        dst: Ipv4Addr::new(10, 8, 0, number % 8 * 32),
-        src_port: 1,
-        dst_port: u16::from(number % 4),
-        protocol: 17,
-    }
+    kit::flow([10, 9, 0, 1].into(), [10, 8, 0, number % 8 * 32].into(), 1, u16::from(number % 4))
 }
 
 /// The flow from another source.

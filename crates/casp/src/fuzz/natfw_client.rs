@@ -2,20 +2,21 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use signalbox_core::node::{Interface, NoRoute, Prefix, Route};
+use signalbox_core::node::{NoRoute, Prefix, Route};
 use signalbox_core::pinhole::{PinholeError, PinholeId};
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{IfIndex, SessionId, Time};
 use signalbox_resources::Resources;
 use signalbox_resources::config::{Action, Opening, RuleConfig};
 
-use super::client::{self, OWN, STEPS, arrival, flow, indication};
+use super::client::{self, Layer, OWN, STEPS, arrival, flow, indication};
 use crate::clients::natfw::{
     Config, NatfwClient, NatfwOutput, NatfwPackets, NatfwRequest, NatfwScope, NatfwTerms, Role,
 };
-use crate::engine::{Indication, Request, Verdict};
+use crate::engine::Request;
+use crate::kit::interface;
 use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwFilter, NatfwMessage, NatfwResult, NatfwStatus, NatfwType, NatfwValue, Tlvs};
 
@@ -36,12 +37,7 @@ struct Node {
     /// The kernel answers later; it refuses what is new.
     late: bool,
     full: bool,
-    /// Messages without a verdict.
-    waiting: BTreeSet<u64>,
-    next_id: u64,
-    next_session: u8,
-    /// Sessions that this node has opened.
-    opened: BTreeSet<SessionId>,
+    layer: Layer,
 }
 
 impl Node {
@@ -63,20 +59,12 @@ impl Node {
             first_port: PORTS[0],
             last_port: PORTS[1],
             substitutes: setup & 32 == 0,
-            inside: vec!["in".to_owned()],
+            inside: vec!["eth2".to_owned()],
             require_application_id: setup & 4 != 0,
             require_authentication: setup & 8 != 0,
             ..Config::default()
         };
-        let interface = |number, name: &str| Interface {
-            ifindex: IfIndex(number),
-            name: name.to_owned(),
-            up: true,
-            mtu: 1500,
-            tunnel: false,
-            addresses: vec![OWN.into()],
-        };
-        let interfaces = [interface(2, "in"), interface(3, "out")];
+        let interfaces = [2, 3].map(|number| interface(number, vec![OWN.into()]));
         resources.interfaces(&interfaces);
         let mut client = NatfwClient::new(config, [1; 32]);
         client.interfaces(&interfaces);
@@ -88,17 +76,14 @@ impl Node {
             slow: Vec::new(),
             late: false,
             full: false,
-            waiting: BTreeSet::new(),
-            next_id: 1,
-            next_session: 100,
-            opened: BTreeSet::new(),
+            layer: Layer::new(|octets| NatfwMessage::parse(octets).is_ok()),
         })
     }
 
     /// Takes all outputs; the messaging layer and the kernel do what they are asked.
     fn drain(&mut self) {
         loop {
-            let mut named = None;
+            let mut opened = None;
             match self.client.poll() {
                 None => return,
                 Some(NatfwOutput::Event { .. }) => {}
@@ -120,22 +105,6 @@ impl Node {
                     self.slow.push((id, answer));
                 }
                 Some(NatfwOutput::Close { id }) => drop(self.rules.remove(&id)),
-                Some(NatfwOutput::Request(Request::Verdict { id, verdict })) => {
-                    assert!(self.waiting.remove(&id), "a second verdict");
-                    if let Verdict::Replace(data) = verdict {
-                        assert!(NatfwMessage::parse(data).is_ok(), "what goes on can be read");
-                    }
-                }
-                Some(NatfwOutput::Request(Request::Send(send))) => {
-                    if let Some(data) = send.data {
-                        assert!(NatfwMessage::parse(data).is_ok(), "what is sent can be read");
-                    }
-                    // A name of the node itself is new to the messaging layer, too.
-                    let new = |session: &SessionId| !self.opened.contains(session);
-                    let opens = send.hold && !send.reverse && send.session.as_ref().is_some_and(new);
-                    let opens = opens || send.session.is_none();
-                    named = opens.then_some((send.tag, send.flow, send.session));
-                }
                 // A flow that stays as it is.
                 Some(NatfwOutput::Request(Request::Translate { flow, outer, .. })) if flow == outer => {}
                 Some(NatfwOutput::Request(Request::Translate { flow, outer, .. })) => {
@@ -143,13 +112,9 @@ impl Node {
                     let port = outer.filter().src_port;
                     assert!(port.is_some_and(|port| (PORTS[0]..=PORTS[1]).contains(&port)), "{port:?}");
                 }
-                Some(NatfwOutput::Request(_)) => {}
+                Some(NatfwOutput::Request(request)) => opened = self.layer.request(&request),
             }
-            if let Some((tag, flow, name)) = named {
-                self.next_session = self.next_session.wrapping_add(1);
-                let session = name.unwrap_or(SessionId([self.next_session; 16]));
-                self.opened.insert(session);
-                let opened = Indication::Opened { tag, session, flow, hold: true };
+            if let Some(opened) = opened {
                 self.client.indication(self.now, &opened, &mut self.resources);
             }
             if !self.late {
@@ -166,7 +131,7 @@ impl Node {
     }
 
     fn check(&self) {
-        assert!(self.late || self.waiting.is_empty(), "a message without verdict");
+        assert!(self.late || self.layer.has_all_verdicts(), "a message without verdict");
         assert!(self.client.sessions() <= MAX_SESSIONS);
         assert!(self.resources.passage_count() <= MAX_PINHOLES);
     }
@@ -180,9 +145,7 @@ impl Node {
     }
 
     fn arrive(&mut self, choices: [u8; 3], data: &[u8]) {
-        let id = self.next_id;
-        self.next_id += 1;
-        self.waiting.insert(id);
+        let id = self.layer.next_id();
         self.client.indication(self.now, &arrival(id, choices, data), &mut self.resources);
         self.drain();
     }

@@ -2,16 +2,15 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
-use std::collections::BTreeSet;
 
-use signalbox_core::node::{Interface, NoRoute, Prefix, Route};
+use signalbox_core::node::{NoRoute, Prefix, Route};
 use signalbox_core::{IfIndex, SessionId, Time};
 use signalbox_resources::config::LinkConfig;
 use signalbox_resources::{Rate, ResourceOutput, Resources};
 
-use super::client::{self, OWN, STEPS, arrival, flow, indication};
+use super::client::{self, Layer, OWN, STEPS, arrival, flow, indication};
 use crate::clients::qos::{Amount, Config, PROTOCOL, QosClient, QosOutput, QosRequest, Range, Segment};
-use crate::engine::{Indication, Request, Verdict};
+use crate::kit::interface;
 use crate::wire::Objects;
 
 use crate::wire::qos::{
@@ -27,7 +26,7 @@ const CAPACITY: u64 = 1_000_000;
 fn segment() -> Segment {
     Segment {
         scope: 1,
-        interfaces: vec!["eth0".to_owned()],
+        interfaces: vec!["eth2".to_owned()],
         nodes: vec![Prefix { addr: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), len: 30 }],
         dscp: Some(10),
         map: vec![(1, 2)],
@@ -39,18 +38,13 @@ struct Node {
     client: QosClient,
     resources: Resources,
     now: Time,
-    /// Messages without a verdict.
-    waiting: BTreeSet<u64>,
-    next_id: u64,
-    next_session: u8,
-    /// Sessions that this node has opened.
-    opened: BTreeSet<SessionId>,
+    layer: Layer,
 }
 
 impl Node {
     fn new(setup: u8) -> Option<Self> {
         let link =
-            LinkConfig { reservable: "100%".parse().ok()?, ..LinkConfig::new("eth0", Some(Rate(CAPACITY))) };
+            LinkConfig { reservable: "100%".parse().ok()?, ..LinkConfig::new("eth2", Some(Rate(CAPACITY))) };
         let links = signalbox_resources::Config { links: vec![link], ..Default::default() };
         let mut resources = Resources::new(links, 0, [1; 32]).ok()?;
         let config = Config {
@@ -63,19 +57,12 @@ impl Node {
             protected: vec![Prefix::host(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)))],
             ..Config::default()
         };
-        let interface = Interface {
-            ifindex: ETH,
-            name: "eth0".to_owned(),
-            up: true,
-            mtu: 1500,
-            tunnel: false,
-            addresses: vec![OWN.into()],
-        };
-        resources.interfaces(core::slice::from_ref(&interface));
+        let interfaces = [interface(ETH.0, vec![OWN.into()])];
+        resources.interfaces(&interfaces);
         let mut client = QosClient::new(config, [1; 32]);
-        client.interfaces(&[interface]);
-        let (now, waiting) = (Time::from_secs(10), BTreeSet::new());
-        Some(Self { client, resources, now, waiting, next_id: 1, next_session: 100, opened: BTreeSet::new() })
+        client.interfaces(&interfaces);
+        let layer = Layer::new(|octets| QosMessage::parse(octets).is_ok());
+        Some(Self { client, resources, now: Time::from_secs(10), layer })
     }
 
     /// Takes all outputs; the messaging layer and the kernel do what they are asked.
@@ -94,7 +81,7 @@ impl Node {
             for key in lost {
                 self.client.lost(self.now, key, &mut self.resources);
             }
-            let mut named = None;
+            let mut opened = None;
             match self.client.poll() {
                 None => return,
                 Some(QosOutput::Event { .. }) => {}
@@ -105,36 +92,16 @@ impl Node {
                     let result = if unreachable { Err(NoRoute::Unreachable) } else { Ok(route) };
                     self.client.route(self.now, id, result, &mut self.resources);
                 }
-                Some(QosOutput::Request(Request::Verdict { id, verdict })) => {
-                    assert!(self.waiting.remove(&id), "a second verdict");
-                    if let Verdict::Replace(data) = verdict {
-                        assert!(QosMessage::parse(data).is_ok(), "what goes on can be read");
-                    }
-                }
-                Some(QosOutput::Request(Request::Send(send))) => {
-                    if let Some(data) = send.data {
-                        assert!(QosMessage::parse(data).is_ok(), "what is sent can be read");
-                    }
-                    // A name of the node itself is new to the messaging layer, too.
-                    let new = |session: &SessionId| !self.opened.contains(session);
-                    let opens = send.hold && !send.reverse && send.session.as_ref().is_some_and(new);
-                    let opens = opens || send.session.is_none();
-                    named = opens.then_some((send.tag, send.flow, send.session));
-                }
-                Some(QosOutput::Request(_)) => {}
+                Some(QosOutput::Request(request)) => opened = self.layer.request(&request),
             }
-            if let Some((tag, flow, name)) = named {
-                self.next_session = self.next_session.wrapping_add(1);
-                let session = name.unwrap_or(SessionId([self.next_session; 16]));
-                self.opened.insert(session);
-                let opened = Indication::Opened { tag, session, flow, hold: true };
+            if let Some(opened) = opened {
                 self.client.indication(self.now, &opened, &mut self.resources);
             }
         }
     }
 
     fn check(&self) {
-        assert!(self.waiting.is_empty(), "a message without verdict");
+        assert!(self.layer.has_all_verdicts(), "a message without verdict");
         assert!(self.client.sessions() <= MAX_SESSIONS);
         let reserved: u64 = self.resources.links().map(|link| link.reserved).sum();
         assert!(reserved <= CAPACITY, "{reserved} are booked");
@@ -149,9 +116,7 @@ impl Node {
     }
 
     fn arrive(&mut self, choices: [u8; 3], data: &[u8]) {
-        let id = self.next_id;
-        self.next_id += 1;
-        self.waiting.insert(id);
+        let id = self.layer.next_id();
         self.client.indication(self.now, &arrival(id, choices, data), &mut self.resources);
         self.drain();
     }

@@ -10,6 +10,8 @@ use signalbox_casp::clients::qos::{
     Amount, Config, PROTOCOL, QosClient, QosEvent, QosOutput, QosRequest, Range,
 };
 use signalbox_casp::engine::{Arrival, Indication, Request, Verdict};
+use signalbox_casp::kit;
+pub(crate) use signalbox_casp::kit::LIFETIME;
 use signalbox_casp::wire::FlowId;
 use signalbox_casp::wire::qos::{Bandwidth, Flowspec, QosErrorCode, QosMessage, QosType, QosVersion};
 use signalbox_core::node::{Interface, NoRoute, Route};
@@ -26,8 +28,6 @@ pub(crate) const BACK: IfIndex = IfIndex(3);
 pub(crate) const MBIT: f32 = 125_000.0;
 /// Microseconds since 1970 at the start of the clock.
 pub(crate) const WALL_US: u64 = 1_700_000_000_000_000;
-/// Lifetime of the sessions of the messaging layer, seconds.
-pub(crate) const LIFETIME: u32 = 90;
 
 pub(crate) fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -49,7 +49,7 @@ pub(crate) fn to_port(nodes: usize, dst_port: u16) -> FlowId {
         IpAddr::V4(v4) => v4,
         IpAddr::V6(_) => unreachable!(),
     };
-    FlowId::V4Ports { src: v4(0), dst: v4(nodes - 1), src_port: 5000, dst_port, protocol: 17 }
+    kit::flow(v4(0), v4(nodes - 1), 5000, dst_port)
 }
 
 pub(crate) fn mbit(mbit: f32) -> Amount {
@@ -57,14 +57,7 @@ pub(crate) fn mbit(mbit: f32) -> Amount {
 }
 
 pub(crate) fn flowspec(mbit: f32) -> Flowspec {
-    Flowspec {
-        rate: mbit * MBIT,
-        bucket: 3000.0,
-        peak: f32::INFINITY,
-        min_policed: 64,
-        max_packet: 1500,
-        guaranteed: None,
-    }
+    kit::flowspec(mbit * MBIT)
 }
 
 pub(crate) fn between(least: f32, most: f32) -> Range {
@@ -158,17 +151,11 @@ impl Node {
         let (links, preemption) = (vec![all("eth0"), all("eth1")], true);
         let links = signalbox_resources::Config { links, preemption, ..Default::default() };
         let mut resources = Resources::new(links, 0, [1; 32]).unwrap();
-        let interface = Interface {
-            ifindex: ETH,
-            name: "eth0".to_owned(),
-            up: true,
-            mtu: 1500,
-            tunnel: false,
-            addresses: vec![at(n)],
+        let named = |ifindex: IfIndex, name: &str, addresses| Interface {
+            name: name.to_owned(),
+            ..kit::interface(ifindex.0, addresses)
         };
-        let back =
-            Interface { ifindex: BACK, name: "eth1".to_owned(), addresses: vec![], ..interface.clone() };
-        let interfaces = [interface, back];
+        let interfaces = [named(ETH, "eth0", vec![at(n)]), named(BACK, "eth1", Vec::new())];
         resources.interfaces(&interfaces);
         let mut client = QosClient::new(config, [u8::try_from(n).unwrap(); 32]);
         client.interfaces(&interfaces);
@@ -333,13 +320,8 @@ impl Rig {
         self.next_id += 1;
         let last = onward(n, self.nodes.len(), &packet.flow, packet.reverse, self.around).is_none();
         let arrival = Arrival {
-            id,
-            session: packet.session,
-            flow: packet.flow,
             reverse: packet.reverse,
-            tear_down: false,
             unsecure: self.unsecure,
-            ttd: 60,
             hops: packet.hops,
             peer: at(packet.from),
             ifindex: if packet.flow.dst() == at(0) { ETH } else { BACK },
@@ -347,11 +329,7 @@ impl Rig {
             identity: self.identity.clone(),
             branch: packet.branch,
             last,
-            timeout: LIFETIME,
-            stateless: false,
-            refresh: false,
-            route: &[],
-            data: &packet.data,
+            ..kit::arrival(id, packet.session, packet.flow, &packet.data)
         };
         let node = &mut self.nodes[n];
         node.client.indication(self.now, &Indication::Received(arrival), &mut node.resources);

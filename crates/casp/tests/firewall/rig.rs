@@ -9,6 +9,8 @@ use signalbox_casp::clients::natfw::{
     Config, NatfwClient, NatfwEvent, NatfwOutput, NatfwRequest, NatfwTerms, Role,
 };
 use signalbox_casp::engine::{Arrival, Indication, Request, Verdict};
+use signalbox_casp::kit;
+pub(crate) use signalbox_casp::kit::LIFETIME;
 use signalbox_casp::wire::FlowId;
 use signalbox_casp::wire::natfw::{
     NatfwFilter, NatfwMessage, NatfwResult, NatfwStatus, NatfwType, NatfwValue, Tlvs,
@@ -23,8 +25,6 @@ use signalbox_resources::config::{Action, Opening, RuleConfig};
 
 pub(crate) const LEFT: IfIndex = IfIndex(2);
 pub(crate) const RIGHT: IfIndex = IfIndex(3);
-/// Lifetime of the sessions of the messaging layer, seconds.
-pub(crate) const LIFETIME: u32 = 90;
 /// The session that the first host opens.
 pub(crate) const FIRST: SessionId = SessionId([2; 16]);
 
@@ -39,7 +39,7 @@ pub(crate) fn flow(nodes: usize) -> FlowId {
         IpAddr::V4(v4) => v4,
         IpAddr::V6(_) => unreachable!(),
     };
-    FlowId::V4Ports { src: v4(0), dst: v4(nodes - 1), src_port: 5000, dst_port: 600, protocol: 17 }
+    kit::flow(v4(0), v4(nodes - 1), 5000, 600)
 }
 
 /// The rig's flow from another address of its source.
@@ -218,7 +218,7 @@ pub(crate) fn open_policy() -> signalbox_resources::Config {
 
 /// An interface that is up.
 pub(crate) fn interface(ifindex: IfIndex, name: &str, addresses: Vec<IpAddr>) -> Interface {
-    Interface { ifindex, name: name.to_owned(), up: true, mtu: 1500, tunnel: false, addresses }
+    Interface { name: name.to_owned(), ..kit::interface(ifindex.0, addresses) }
 }
 
 impl Rig {
@@ -417,25 +417,14 @@ impl Rig {
         node.known.insert((packet.session, packet.flow));
         let last = at_end || (packet.reverse && node.initiated.contains(&(packet.session, packet.flow)));
         let arrival = Arrival {
-            id,
-            session: packet.session,
-            flow: packet.flow,
             reverse: packet.reverse,
-            tear_down: false,
-            unsecure: false,
-            ttd: 60,
             hops: packet.hops,
             peer: at(packet.from),
-            ifindex: IfIndex::NONE,
             answered: self.answered,
             identity: self.authenticated.then(|| Arc::new(Identity::of_key(Fingerprint([1; 32])))),
-            branch: 0,
             last,
-            timeout: LIFETIME,
-            stateless: false,
             refresh: self.refreshing,
-            route: &[],
-            data: &packet.data,
+            ..kit::arrival(id, packet.session, packet.flow, &packet.data)
         };
         let node = &mut self.nodes[n];
         node.client.indication(self.now, &Indication::Received(arrival), &mut node.resources);

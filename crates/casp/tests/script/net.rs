@@ -7,8 +7,9 @@ use std::time::Duration;
 use signalbox_casp::engine::{
     Casp, Config, Indication, Input, Output, Request, SendRequest, SessionView, Verdict,
 };
+use signalbox_casp::kit;
 use signalbox_casp::wire::{Body, ClientType, Flags, FlowId, Message, Signaling, frame};
-use signalbox_core::node::{Interface, NoRoute, Prefix, Route, StreamId};
+use signalbox_core::node::{NoRoute, Prefix, Route, StreamId};
 use signalbox_core::packet::Received;
 use signalbox_core::{Entry, IfIndex, SessionId, Time};
 
@@ -28,7 +29,7 @@ fn node_of(address: IpAddr) -> usize {
 pub(crate) fn flow_to(last: usize) -> FlowId {
     let IpAddr::V4(dst) = address(last) else { unreachable!() };
     let IpAddr::V4(src) = address(0) else { unreachable!() };
-    FlowId::V4Ports { src, dst, src_port: 1, dst_port: 2, protocol: 17 }
+    kit::flow(src, dst, 1, 2)
 }
 
 /// The flow to the last node as a NAT sends it on.
@@ -106,14 +107,7 @@ impl Net {
             change(node, &mut config);
             let seed = [u8::try_from(node + 1).unwrap(); 32];
             net.nodes.push((!without.contains(&node)).then(|| Casp::new(config, seed).unwrap()));
-            let interface = Interface {
-                ifindex: IfIndex(1),
-                name: "eth0".to_owned(),
-                up: true,
-                mtu: 1500,
-                tunnel: false,
-                addresses: vec![address(node)],
-            };
+            let interface = kit::interface(1, vec![address(node)]);
             net.input(node, Input::Interfaces(&[interface]));
         }
         net

@@ -8,6 +8,7 @@ use signalbox_casp::engine::{
     Arrival, Casp, Config, Indication, Input, Output, Refused, Request, SendRequest, SessionView, Transport,
     Verdict,
 };
+use signalbox_casp::kit;
 use signalbox_casp::wire::{
     Body, ClientType, Cookie, ErrorCode, Flags, FlowId, LENGTH_HEADER, Message, Proof, Signaling, frame,
     framed,
@@ -15,7 +16,7 @@ use signalbox_casp::wire::{
 use signalbox_core::node::{Interface, NoRoute, Route, StreamId};
 use signalbox_core::packet::Received;
 use signalbox_core::security::{Fingerprint, Identity};
-use signalbox_core::{Entry, IfIndex, SessionId, Time};
+use signalbox_core::{IfIndex, SessionId, Time};
 
 pub(crate) const UP: &str = "10.0.0.2";
 pub(crate) const OTHER: &str = "10.0.0.3";
@@ -43,8 +44,7 @@ pub(crate) fn session(n: u8) -> SessionId {
 }
 
 pub(crate) fn flow_to(dst: &str, port: u16) -> FlowId {
-    let (src, dst) = ("10.9.0.1".parse().unwrap(), dst.parse().unwrap());
-    FlowId::V4Ports { src, dst, src_port: 5004, dst_port: port, protocol: 17 }
+    kit::flow("10.9.0.1".parse().unwrap(), dst.parse().unwrap(), 5004, port)
 }
 
 pub(crate) fn flow() -> FlowId {
@@ -183,12 +183,8 @@ impl Rig {
     /// The node's interfaces, with this address on the side of the next hop, which is up or down.
     pub(crate) fn interfaces(&mut self, far: &str, up: bool) {
         let interface = |n: u32, up, addresses: &[&str]| Interface {
-            ifindex: IfIndex(n),
-            name: format!("eth{n}"),
             up,
-            mtu: 1500,
-            tunnel: false,
-            addresses: addresses.iter().map(|text| ip(text)).collect(),
+            ..kit::interface(n, addresses.iter().map(|text| ip(text)).collect())
         };
         let all = [interface(1, true, &[NEAR, "2001:db8::1"]), interface(2, up, &[far, "2001:db8:1::1"])];
         self.input(Input::Interfaces(&all));
@@ -445,16 +441,7 @@ pub(crate) fn packet<'a>(
     options: &'a [u8],
     payload: &'a [u8],
 ) -> Received<'a> {
-    Received {
-        entry: Entry::Udp(port),
-        src: SocketAddr::new(from, port),
-        dst: SocketAddr::new(to, port),
-        ifindex: IfIndex(1),
-        ttl: 64,
-        tos: 0,
-        options,
-        payload,
-    }
+    Received { options, ..kit::packet(port, from, to, payload) }
 }
 
 /// The messages that are not scout's.

@@ -37,7 +37,7 @@ fn the_corpus_of_the_firewall_client_is_survived() {
     assert!(files >= 12, "{files} files in {}", corpus.display());
 }
 
-#[cfg(feature = "engine")]
+#[cfg(feature = "kit")]
 #[test]
 fn the_corpus_of_the_engine_is_survived() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/casp_engine");
@@ -51,7 +51,7 @@ fn the_corpus_of_the_engine_is_survived() {
     assert!(files >= 12, "{files} files in {}", corpus.display());
 }
 
-#[cfg(feature = "engine")]
+#[cfg(feature = "kit")]
 #[test]
 fn the_corpus_of_the_qos_clients_sequences_is_survived() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/casp_qos_client");
@@ -63,7 +63,7 @@ fn the_corpus_of_the_qos_clients_sequences_is_survived() {
     assert!(files >= 8, "{files} files in {}", corpus.display());
 }
 
-#[cfg(feature = "engine")]
+#[cfg(feature = "kit")]
 #[test]
 fn the_corpus_of_the_firewall_clients_sequences_is_survived() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/casp_natfw_client");

@@ -57,7 +57,7 @@ proptest! {
     }
 }
 
-#[cfg(feature = "engine")]
+#[cfg(feature = "kit")]
 proptest! {
     /// Any sequence of messages, requests, pauses and failures is survived.
     #[test]
