@@ -15,6 +15,8 @@ pub mod engine;
 pub mod error;
 #[cfg_attr(not(test), expect(clippy::panic, reason = "a fuzz target fails by a panic"))]
 pub mod fuzz;
+#[cfg(feature = "kit")]
+pub mod kit;
 pub mod wire;
 
 #[cfg(feature = "engine")]

@@ -4,20 +4,20 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use signalbox_core::kit::{interface, received, route};
 use signalbox_core::mri::PathCoupled;
-use signalbox_core::node::{Interface, Route};
 use signalbox_core::service::{
-    AddressValidation, Indication, MessageStatus, RecvMessage, Request, Security, SiiHandle, StateHandle,
+    AddressValidation, Indication, MessageStatus, RecvMessage, Request, SiiHandle, StateHandle,
     TransferAttributes,
 };
-use signalbox_core::{IfIndex, Mri, NslpId, SessionId, Time};
+use signalbox_core::{IfIndex, Mri, NslpId, Time};
 use signalbox_natfw::engine::{Config, Input, Middlebox, Natfw, Output};
-use signalbox_natfw::wire::{FlowInfo, Info, Message, MessageType};
+use signalbox_natfw::kit::{create, octets, success};
 use signalbox_resources::config::{Action, Opening, RuleConfig};
 use signalbox_resources::{self as resources, Resources};
-use signalbox_wire::Writer;
 
 use super::super::machine::timed;
+use super::super::runs::session;
 
 /// The firewall that sends the requests on.
 const INNER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 2));
@@ -74,16 +74,7 @@ impl Kind {
             Self::Refresh | Self::RefreshResponse => (2, LIFETIME),
             Self::Deletion => (3, 0),
         };
-        let (lifetime, msn) = (Some(lifetime), Some(msn));
-        let message = if self.is_response() {
-            let info = Some(Info::PROCESSED.into());
-            Message { lifetime, msn, info, ..Message::new(MessageType::RESPONSE) }
-        } else {
-            Message { lifetime, msn, efi: Some(FlowInfo::ALLOW), ..Message::new(MessageType::CREATE) }
-        };
-        let mut octets = Vec::new();
-        message.encode(&mut Writer::new(&mut octets));
-        octets
+        octets(&if self.is_response() { success(msn, lifetime) } else { create(msn, lifetime) })
     }
 
     /// Whether a message is to leave towards the responder.
@@ -101,14 +92,6 @@ pub(super) struct World {
     sent: Vec<Mri>,
     /// MRI of each session beyond the NAT, from which the RESPONSEs of this batch are made.
     onward: Vec<Mri>,
-}
-
-fn session(number: u32) -> SessionId {
-    let mut id = [7; 16];
-    for (to, from) in id.iter_mut().zip(number.to_be_bytes()) {
-        *to = from;
-    }
-    SessionId(id)
 }
 
 fn flow(number: u32) -> Mri {
@@ -137,20 +120,12 @@ fn policy(sessions: u32) -> Result<Resources> {
 
 impl World {
     pub(super) fn new(sessions: u32) -> Result<Self> {
-        let interface = |ifindex: IfIndex, name: &str, address| Interface {
-            ifindex,
-            name: name.to_owned(),
-            up: true,
-            mtu: 1500,
-            tunnel: false,
-            addresses: vec![address],
-        };
-        let interfaces =
-            [interface(INSIDE, "inside", NAT_INSIDE), interface(OUTSIDE, "outside", NAT_OUTSIDE)];
+        let interfaces = [interface(INSIDE.0, vec![NAT_INSIDE]), interface(OUTSIDE.0, vec![NAT_OUTSIDE])];
+        let [inside, outside] = interfaces.each_ref().map(|one| vec![one.name.clone()]);
         let config = Config {
             middlebox: Middlebox::Nat,
-            inside: vec!["inside".to_owned()],
-            outside: vec!["outside".to_owned()],
+            inside,
+            outside,
             max_sessions: sessions.saturating_mul(2),
             ..Config::default()
         };
@@ -186,26 +161,15 @@ impl World {
                     (flow(number), INSIDE, INNER)
                 };
                 let message = RecvMessage {
-                    data: &octets,
-                    nslp: NslpId::NATFW,
-                    session: session(number),
-                    mri,
-                    check: None,
                     state: Some(StateHandle(number.into())),
                     sii: Some(SiiHandle(ifindex.0.into())),
-                    peer: None,
                     peer_address: Some(peer),
-                    attributes: TransferAttributes {
-                        reliable: true,
-                        stateless: false,
-                        security: Security::None,
-                    },
+                    attributes: TransferAttributes { reliable: true, ..TransferAttributes::default() },
                     validation: AddressValidation { return_routable: true, ..AddressValidation::default() },
-                    ip_ttl: 64,
                     ip_distance: 1,
                     hops: 9,
                     ifindex,
-                    at_flow_end: false,
+                    ..received(NslpId::NATFW, session(number), mri, &octets)
                 };
                 let input = Input::Indication(Indication::RecvMessage(message));
                 self.natfw.handle(self.now, input, &mut self.resources);
@@ -248,10 +212,7 @@ impl World {
                 Some(Output::RouteLookup { id, query }) => {
                     let inside = matches!(query.dst, IpAddr::V4(dst) if dst.octets()[0] == 10);
                     let (ifindex, src) = if inside { (INSIDE, NAT_INSIDE) } else { (OUTSIDE, NAT_OUTSIDE) };
-                    Input::Route {
-                        id,
-                        result: Ok(Route { ifindex, src, gateway: None, mtu: 1500, local: false }),
-                    }
+                    Input::Route { id, result: Ok(route(ifindex, src)) }
                 }
                 Some(_) => continue,
                 None => return opened,

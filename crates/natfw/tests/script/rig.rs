@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use signalbox_core::kit;
 use signalbox_core::mri::{LooseEnd, PathCoupled};
 use signalbox_core::node::{Interface, NoRoute, Route};
 use signalbox_core::pinhole::{Pinhole, PinholeError, PinholeId};
@@ -12,9 +13,9 @@ use signalbox_core::service::{
 };
 use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId, Time};
 use signalbox_natfw::engine::{Command, Config, Input, Middlebox, Natfw, NatfwEvent, Output};
-use signalbox_natfw::wire::{DataTerminal, FlowInfo, Forwarded, Info, Message, MessageType};
+pub(crate) use signalbox_natfw::kit::{create, error, external, notify, octets, success};
+use signalbox_natfw::wire::{Forwarded, Info, Message, MessageType};
 use signalbox_resources::Resources;
-use signalbox_wire::Writer;
 
 pub(crate) const SESSION: SessionId = SessionId([7; 16]);
 /// The previous peer, another one, and the next peer.
@@ -124,12 +125,8 @@ pub(crate) fn udp(src: &str, src_port: u16, dst: &str, dst_port: u16) -> PathCou
 /// The interfaces of the node, with this address outside.
 fn interfaces(outside: &str) -> [Interface; 3] {
     let interface = |ifindex: IfIndex, name: &str, address: &str| Interface {
-        ifindex,
         name: name.to_owned(),
-        up: true,
-        mtu: 1500,
-        tunnel: false,
-        addresses: vec![addr(address)],
+        ..kit::interface(ifindex.0, vec![addr(address)])
     };
     [
         interface(INSIDE, "lan", "10.0.1.1"),
@@ -150,46 +147,6 @@ pub(crate) fn inward() -> Mri {
 
 pub(crate) fn loose(src: &str, dst: &str) -> Mri {
     Mri::LooseEnd(LooseEnd { src: addr(src), dst: addr(dst), direction: Direction::Downstream })
-}
-
-pub(crate) fn create(msn: u32, lifetime: u32) -> Message<'static> {
-    Message {
-        lifetime: Some(lifetime),
-        msn: Some(msn),
-        efi: Some(FlowInfo::ALLOW),
-        ..Message::new(MessageType::CREATE)
-    }
-}
-
-pub(crate) fn external(msn: u32, lifetime: u32, port: u16) -> Message<'static> {
-    Message {
-        terminal: Some(DataTerminal::receiver(17, port)),
-        kind: MessageType::EXTERNAL,
-        ..create(msn, lifetime)
-    }
-}
-
-pub(crate) fn success(msn: u32, lifetime: u32) -> Message<'static> {
-    Message {
-        lifetime: Some(lifetime),
-        msn: Some(msn),
-        info: Some(Info::PROCESSED.into()),
-        ..Message::new(MessageType::RESPONSE)
-    }
-}
-
-pub(crate) fn error(msn: u32, info: Info) -> Message<'static> {
-    Message { msn: Some(msn), info: Some(info.into()), ..Message::new(MessageType::RESPONSE) }
-}
-
-pub(crate) fn notify(info: Info) -> Message<'static> {
-    Message { info: Some(info.into()), ..Message::new(MessageType::NOTIFY) }
-}
-
-pub(crate) fn octets(message: &Message<'_>) -> Vec<u8> {
-    let mut octets = Vec::new();
-    message.encode(&mut Writer::new(&mut octets));
-    octets
 }
 
 pub(crate) fn boxed(middlebox: Middlebox) -> Config {
@@ -322,7 +279,7 @@ impl Rig {
             inside if inside.starts_with("10.") => INSIDE,
             _ => OUTSIDE,
         };
-        let route = Route { ifindex, src: addr("10.0.1.1"), gateway: None, mtu: 1500, local: false };
+        let route = kit::route(ifindex, addr("10.0.1.1"));
         if self.routes { Ok(route) } else { Err(NoRoute::Unreachable) }
     }
 
@@ -375,14 +332,8 @@ impl Rig {
     ) -> RecvMessage<'a> {
         let peer = if ifindex == INSIDE { HOST } else { FAR };
         RecvMessage {
-            data,
-            nslp: NslpId::NATFW,
-            session: SESSION,
-            mri,
-            check: None,
             state: Some(StateHandle(from.0)),
             sii: Some(from),
-            peer: None,
             peer_address: Some(addr(peer)),
             attributes: TransferAttributes {
                 reliable: self.reliable,
@@ -390,11 +341,11 @@ impl Rig {
                 security: if self.secure { Security::Channel } else { Security::None },
             },
             validation: AddressValidation { return_routable: true, ..AddressValidation::default() },
-            ip_ttl: 64,
             ip_distance: 1,
             hops: 9,
             ifindex,
             at_flow_end: self.end,
+            ..kit::received(NslpId::NATFW, SESSION, mri, data)
         }
     }
 
