@@ -177,7 +177,19 @@ fn reports_of_unknown_sessions_are_limited() {
     }
     let limited = usize::try_from(rig.nodes[1].client.counters().errors_limited).unwrap();
     assert!((1..=5).contains(&answers(&rig)), "{}", answers(&rig));
-    assert_eq!(answers(&rig) + limited, 1100 - 1024);
+    assert_eq!(answers(&rig) + limited, 1100 - 768);
+    // What waits for another hop waits as before.
+    let before = answers(&rig);
+    for n in 0..4u128 {
+        assert!(rig.refresh_of(SessionId((n + 4000).to_be_bytes()), 7));
+    }
+    assert_eq!(answers(&rig), before, "reported before a request could follow");
+    rig.wait(Duration::from_millis(500));
+    let of = |n: u128| {
+        let session = SessionId((n + 4000).to_be_bytes());
+        rig.seen.iter().any(|one| one.to == 0 && one.session == session)
+    };
+    assert!((0..4).filter(|n| of(*n)).count() >= 2);
 }
 
 /// A next hop that reports after each answer that it has no passage does not make the host send requests without end.

@@ -349,9 +349,14 @@ impl Rig {
 
     /// A refresh of the rig's flow arrives at the second node, whose messaging layer does not know the session. Whether it goes on.
     pub(crate) fn refresh(&mut self, session: SessionId) -> bool {
+        self.refresh_of(session, 0)
+    }
+
+    /// The same from a hop with the address of node `from`.
+    pub(crate) fn refresh_of(&mut self, session: SessionId, from: usize) -> bool {
         let (flow, data) = (flow(self.nodes.len()), Vec::new());
         self.refreshing = true;
-        self.deliver(Packet { session, flow, reverse: false, to: 1, from: 0, hops: 1, data });
+        self.deliver(Packet { session, flow, reverse: false, to: 1, from, hops: 1, data });
         self.refreshing = false;
         while self.drain(1) {}
         let (refreshes, others) = self.queue.drain(..).partition(|one: &Packet| one.data.is_empty());

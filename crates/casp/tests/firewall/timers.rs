@@ -113,6 +113,28 @@ fn a_refresh_without_an_answer_is_repeated() {
     }
 }
 
+/// A path that grants rules for a second gets one request a second from each host, and not three.
+#[test]
+fn rules_that_live_shortly_make_few_requests() {
+    for by_receiver in [false, true] {
+        let policy = |_| {
+            let mut config = open_policy();
+            config.rules[0].max_lifetime = Some("1s".parse().unwrap());
+            config
+        };
+        let mut rig = Rig::with(4, &policy, &|_, config| config);
+        rig.accept();
+        rig.ask(by_receiver);
+        let opened = |event: &NatfwEvent| matches!(event, NatfwEvent::Opened { lifetime: 1, .. });
+        assert!(rig.events(0).iter().any(opened), "{:?}", rig.events(0));
+        let kind = if by_receiver { NatfwType::PATH } else { NatfwType::CREATE };
+        rig.clear();
+        rig.wait(Duration::from_secs(30));
+        let requests = rig.kinds(1).iter().filter(|one| **one == kind).count();
+        assert!((15..=30).contains(&requests), "{by_receiver} {requests}");
+    }
+}
+
 /// The rules end when no request comes any more. A refresh of the session alone is no request: it does not reach the client
 /// (tests/script/lifetime.rs).
 #[test]

@@ -8,7 +8,7 @@ use signalbox_resources::Resources;
 
 use super::listed::listed;
 use super::output::{NatfwEvent, NatfwNode};
-use super::record::{LocalRequest, Name, Origin, Record, Stage};
+use super::record::{LEAST_WAIT, LocalRequest, Name, Origin, Record, Stage};
 use super::request::Contents;
 use super::respond::Report;
 use super::rules::packets;
@@ -204,7 +204,7 @@ impl NatfwClient {
 
     /// The passage is open; it is refreshed at a third of its lifetime.
     fn stands(&mut self, key: Key, lifetime: u32, nat: Option<NatfwFilter>) {
-        let interval: Duration = self.rng.jitter(seconds(lifetime.max(1)) / 3, 0.5, 1.5);
+        let interval: Duration = self.rng.jitter(seconds(lifetime.max(1)) / 3, 0.5, 1.5).max(LEAST_WAIT);
         let now = self.now;
         // A CREATE against the flow may also end at a node that did not ask for it.
         let Some(own) = self.records.get_mut(key).and_then(|record| record.origin.own_mut()) else { return };

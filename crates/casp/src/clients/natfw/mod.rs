@@ -296,7 +296,7 @@ impl NatfwClient {
             errors: Errors::new(KeyedHasher::new(&mut rng)),
             wheel: Wheel::default(),
             waiting: Lookups::default(),
-            unknown: Unknown::default(),
+            unknown: Unknown::new(hasher),
             way: Way::default(),
             clock: Clock::new(config.wall_clock_us),
             out: Outputs::default(),

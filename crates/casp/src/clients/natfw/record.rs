@@ -17,8 +17,8 @@ use crate::engine::OwnedArrival;
 use crate::wire::FlowId;
 use crate::wire::natfw::{NatfwFilter, NatfwStatus, NatfwType};
 
-/// Requests without an answer leave so far apart at least, also when the rules are about to expire.
-const LEAST_WAIT: Duration = Duration::from_secs(1);
+/// Requests leave so far apart at least, also when the rules are about to expire: nodes of the path choose how long rules live.
+pub(super) const LEAST_WAIT: Duration = Duration::from_secs(1);
 
 /// Who sent a request, as far as it is proved.
 #[derive(Debug, Clone)]

@@ -10,7 +10,8 @@ use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
 
-use signalbox_core::{Key, SessionId, Time, invariant};
+use signalbox_core::shares::{Shares, source};
+use signalbox_core::{Key, KeyedHasher, SessionId, Time, invariant};
 
 use super::request::Contents;
 use super::{End, MAX_WAITING, NatfwClient, Role, Seen};
@@ -25,6 +26,8 @@ const FOLLOWS: Duration = Duration::from_millis(500);
 const SOON: Duration = Duration::from_millis(200);
 /// A request that left within this time is under way.
 const UNDER_WAY: Duration = Duration::from_secs(1);
+/// Reports that wait at most.
+const MOST_UNKNOWN: u32 = 1024;
 /// Requests that go out again because of such reports leave so far apart: a node may report without end.
 const APART: Duration = Duration::from_secs(5);
 
@@ -39,14 +42,19 @@ struct Begun {
 }
 
 /// Sessions that began here with a refresh, and whose hosts are not informed yet. A session is here once with each flow, however often
-/// it is refreshed.
-#[derive(Debug, Default)]
+/// it is refreshed. Each hop has a share of the places.
+#[derive(Debug)]
 pub(super) struct Unknown {
     queue: VecDeque<Begun>,
     queued: BTreeSet<(SessionId, FlowId)>,
+    by_hop: Shares<IpAddr>,
 }
 
 impl Unknown {
+    pub(super) fn new(hasher: KeyedHasher) -> Self {
+        Self { queue: VecDeque::new(), queued: BTreeSet::new(), by_hop: Shares::new(MOST_UNKNOWN, hasher) }
+    }
+
     /// When the first report is due.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.queue.front().map(|begun| begun.due)
@@ -56,11 +64,13 @@ impl Unknown {
         self.queued.contains(of)
     }
 
-    fn is_full(&self) -> bool {
-        self.queue.len() >= MAX_WAITING
+    /// Whether a place is left for a session of this hop.
+    fn has_place(&self, hop: IpAddr) -> bool {
+        self.by_hop.check(&source(hop), 1).is_ok()
     }
 
     fn keep(&mut self, begun: Begun) {
+        self.by_hop.hold(source(begun.hop));
         self.queued.insert(begun.of);
         self.queue.push_back(begun);
     }
@@ -69,6 +79,7 @@ impl Unknown {
         let begun = self.queue.front().copied().filter(|begun| begun.due <= now)?;
         self.queue.pop_front();
         self.queued.remove(&begun.of);
+        self.by_hop.release(source(begun.hop));
         Some(begun)
     }
 }
@@ -98,7 +109,7 @@ impl NatfwClient {
         if known || self.unknown.has(&begun.of) {
             return;
         }
-        if !self.unknown.is_full() {
+        if self.unknown.has_place(begun.hop) {
             self.unknown.keep(begun);
         } else if !self.report_unknown(&begun) {
             self.counters.errors_limited += 1;
