@@ -82,6 +82,47 @@ fn before_w_no_path_tear_takes_the_new_route() {
     assert_eq!(ended(End::Tear, &mut rig, &Path::new()), [3]);
 }
 
+/// RSVP-3.1.5-08: a route that comes back before W has had no Path elsewhere. Its next hop has the Paths of before, and the
+/// end goes there.
+#[test]
+fn a_way_that_comes_back_before_w_is_torn_down() {
+    const FORMER: u32 = 9;
+    for end in ENDS {
+        let path = Path::new();
+        let start = || aged(end, Rig::new(), &path);
+        let change = |rig: &mut Rig, gateway: u32, oif: u32| {
+            rig.gateway = gateway;
+            rig.route("10.9.0.0", 24, oif);
+        };
+        let mut rig = start();
+        change(&mut rig, FORMER, 3);
+        change(&mut rig, FORMER, 2);
+        assert_eq!(ended(end, &mut rig, &path), [2], "{end:?}: another link");
+        let mut rig = start();
+        change(&mut rig, 8, 2);
+        change(&mut rig, FORMER, 2);
+        assert_eq!(ended(end, &mut rig, &path), [2], "{end:?}: another router at the same link");
+        let mut rig = start();
+        change(&mut rig, FORMER, 3);
+        change(&mut rig, 8, 2);
+        assert_eq!(ended(end, &mut rig, &path), [0; 0], "{end:?}: the link comes back with another router");
+        let path = Path::of(group(), 1, 1);
+        let mut rig = Rig::new();
+        rig.tree(group(), 1, 1, &[2, 3]);
+        let mut rig = aged(end, rig, &path);
+        rig.tree(group(), 1, 1, &[3]);
+        rig.tree(group(), 1, 1, &[4, 3, 2]);
+        assert_eq!(ended(end, &mut rig, &path), [2, 3], "{end:?}: a branch");
+    }
+    // After W the Paths have gone another way.
+    let path = Path::new();
+    let mut rig = aged(End::Tear, Rig::new(), &path);
+    rig.route("10.9.0.0", 24, 3);
+    rig.wait(W);
+    rig.route("10.9.0.0", 24, 2);
+    assert_eq!(ended(End::Tear, &mut rig, &path), [0; 0]);
+}
+
 /// RSVP-2.4-01, RSVP-3.11.1-05: an application of this node ends its sender before W.
 #[test]
 fn a_sender_of_this_node_is_torn_down_where_it_was_announced() {

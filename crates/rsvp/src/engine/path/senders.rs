@@ -277,8 +277,13 @@ impl Rsvp {
         let Some(sender) = invariant!(self.senders.get_mut(key), "a leaving sender stands") else { return };
         let first = egress.first().copied().unwrap_or(Iface::NONE);
         let rest = egress.get(1..).unwrap_or_default();
-        // By an interface that is new no Path has gone.
-        let is_new = |iface: &Iface| iface.is_real() && !sender.is_announced(*iface);
+        // By an interface that is new no Path has gone, unless the data left it a moment ago.
+        let (routes, now) = (&self.routes, self.now);
+        let is_new = |iface: &Iface| {
+            iface.is_real()
+                && !sender.is_announced(*iface)
+                && !routes.has_left(now, (key, *iface), Self::next_router(sender, *iface))
+        };
         let (first_is_new, unannounced) =
             (is_new(&first), rest.iter().copied().filter(is_new).collect::<Vec<Iface>>());
         let second = sender.extra.as_ref().and_then(|extra| extra.oifs.first().copied());

@@ -138,6 +138,12 @@ impl Rsvp {
             return;
         };
         let before = Self::next_router(sender, iface);
+        self.note_left(key, |way, router| way != iface || router != gateway);
+        let Some(sender) =
+            invariant!(self.senders.get_mut(key), "a sender stands while its former way is noted")
+        else {
+            return;
+        };
         sender.gateway = gateway;
         tracing::debug!(session = %self.logged_of(key), route = ?result, "route found");
         let Some(sender) = invariant!(self.senders.get(key), "an answered sender stands") else { return };
@@ -162,12 +168,28 @@ impl Rsvp {
         }
     }
 
-    /// Another router is the next hop at an interface by which the data leave already. It has had no Path, and does not have the
-    /// MESSAGE_IDs that the former one acknowledged.
+    /// Another router is the next hop at an interface by which the data leave already. It has had no Path, unless it was the next hop
+    /// a moment ago, and does not have the MESSAGE_IDs that the former one acknowledged.
     pub(in crate::engine) fn note_other_router(&mut self, key: Key, iface: Iface) {
         self.remove_sent(SentState::Path(key, iface));
-        if let Some(sender) = self.senders.get_mut(key) {
-            sender.set_announced(iface, false);
+        let Self { senders, routes, .. } = self;
+        if let Some(sender) = senders.get_mut(key) {
+            let back = routes.has_left(self.now, (key, iface), Self::next_router(sender, iface));
+            sender.set_announced(iface, back);
+        }
+    }
+
+    /// Notes the ways along which Paths of a sender have gone, as far as the data leave them now: these may come back before a Path goes
+    /// another way.
+    fn note_left(&mut self, key: Key, leaves: impl Fn(Iface, u32) -> bool) {
+        let Self { senders, routes, interfaces, now, .. } = self;
+        let Some(sender) = invariant!(senders.get(key), "a leaving sender stands") else { return };
+        for iface in sender.egress().filter(|iface| sender.is_announced(*iface)) {
+            let router = Self::next_router(sender, iface);
+            let known = interfaces.get(iface).filter(|known| !known.config.repair_delay.is_zero());
+            if let Some(known) = known.filter(|_| leaves(iface, router)) {
+                routes.left.keep(*now, *now + known.config.repair_delay, (key, iface), router);
+            }
         }
     }
 
@@ -293,6 +315,7 @@ impl Rsvp {
         if member {
             egress.push(Iface::LOCAL);
         }
+        self.note_left(key, |iface, _| !egress.contains(&iface));
         self.apply_egress(key, &egress, resources);
     }
 

@@ -4,9 +4,11 @@
 //!
 //! * `lookup`: routes of senders, and their changes. `trees`: routes of groups.
 //! * `moved`: next hops that other routers take over while no route changes (RFC 5798).
+//! * `left`: ways that Paths have gone and that the data have left a moment ago.
 //! * `announced`: the routes to senders of Paths in Bundles (RFC 2961 §3).
 
 mod announced;
+mod left;
 mod lookup;
 mod moved;
 mod trees;
@@ -14,8 +16,11 @@ mod trees;
 use core::net::IpAddr;
 use std::collections::BTreeMap;
 
+use signalbox_core::{Key, Time};
+
 use super::interfaces::Iface;
 use announced::Announced;
+use left::Left;
 use lookup::RouteChecks;
 use moved::MovedHops;
 use trees::{Pair, Trees};
@@ -28,6 +33,7 @@ pub(in crate::engine) struct Routes {
     trees: Trees,
     /// Paths of Bundles that wait for the routes to their senders.
     announced: Announced,
+    left: Left,
     /// The next hops of routes, by the marks that senders keep of them.
     gateways: BTreeMap<u32, IpAddr>,
 }
@@ -66,6 +72,11 @@ impl Routes {
     /// The next hop with this mark.
     pub(in crate::engine) fn gateway(&self, mark: u32) -> Option<IpAddr> {
         self.gateways.get(&mark).copied()
+    }
+
+    /// Whether a sender has left this interface and next router so lately that no Path has gone another way.
+    pub(in crate::engine) fn has_left(&self, now: Time, way: (Key, Iface), gateway: u32) -> bool {
+        self.left.has(now, way, gateway)
     }
 
     /// A sender leaves the list of its interface, in which `next` is after it.
