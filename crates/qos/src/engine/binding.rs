@@ -14,7 +14,7 @@ use super::Qos;
 use super::again::rsn_by_time;
 use super::config::ReverseDirection;
 use super::contents::counted;
-use super::event::QosEvent;
+use super::event::{Failure, QosEvent};
 use super::grant::copy_objects;
 use super::holders::{Holder, Holders};
 use super::receive::Progress;
@@ -249,7 +249,7 @@ impl Qos {
         resources: &mut Resources,
     ) {
         let Some(key) = self.find(back) else { return };
-        let Some(session) = invariant!(self.sessions.get_mut(key), "a found session exists") else { return };
+        let Some(session) = invariant!(self.sessions.get(key), "a found session exists") else { return };
         let origin = session.local.as_ref().map(|local| &local.origin);
         let ours = matches!(origin, Some(Origin::ReverseDirection(to)) if *to == first);
         if !ours || session.stage != Stage::Reserved {
@@ -262,10 +262,33 @@ impl Qos {
             if rmf::answers(&session.qspec, &qspec) {
                 return;
             }
-            session.pending.retain(|pending| pending.kind != RequestKind::ReserveInit);
             self.query_path(key, &qspec, mri, route, false, RequestKind::ReserveInit, resources);
         }
         self.rearm(key);
+    }
+
+    /// The other end was asked for the reverse direction with another QSPEC, and does not reserve it: what it has reserved stands as
+    /// before. The user at the other end waits for what was refused.
+    pub(super) fn renewal_refused(&mut self, key: Key, failure: &Failure) {
+        let Some(session) = invariant!(self.sessions.get_mut(key), "a refusal has a session") else { return };
+        let Some(Origin::ReverseDirection(first)) = session.local.as_ref().map(|local| &local.origin) else {
+            return;
+        };
+        let first = *first;
+        // A question about what stands is that after a change of the path.
+        if rmf::answers(&session.qspec, session.init_qspec()) {
+            return;
+        }
+        session.pending.retain(|pending| pending.kind != RequestKind::ReserveInit);
+        self.reverse_direction_refused(first, failure);
+    }
+
+    /// Informs the initiator of the forward direction that the reverse one was refused.
+    pub(super) fn reverse_direction_refused(&mut self, first: SessionId, failure: &Failure) {
+        if let Some(first) = self.find(first) {
+            let note = failure.to_string();
+            self.notify_initiator(first, Info::RESERVATION_FAILURE, Some(&note));
+        }
     }
 
     /// Asks the previous peer for the reverse direction again if it began anew since it reserved it, and has forgotten it: a RESERVE of
@@ -288,15 +311,24 @@ impl Qos {
         }
     }
 
-    /// Reports the grant of a bidirectional reservation to its user: the reverse direction is granted too.
+    /// Reports the grant of a bidirectional reservation to its user: the reverse direction is granted too. What an earlier request of
+    /// the user has left of it may have another rate: then the grant for the present request follows soon.
     pub(super) fn reverse_direction_granted(&mut self, back: SessionId) {
-        // One session of a user is bound to it. Others can be bound to it by nodes of its path only.
-        let waiting: Vec<Key> = self.dependents(back, 0).take(GONE_AT_ONCE).collect();
-        for key in waiting {
-            let Some(local) = self.sessions.get_mut(key).and_then(|s| s.local.as_mut()) else { continue }; // one of a peer
+        let until = self.now + self.config.request_retry.saturating_mul(2);
+        let granted = self.find(back).and_then(|key| self.sessions.get(key));
+        let rate = granted.and_then(|session| rmf::rate(&session.qspec));
+        for key in self.bound_to_reverse(back) {
+            let Some(session) = self.sessions.get_mut(key) else { continue };
+            let asked = rmf::rate(&session.qspec);
+            let Some(local) = session.local.as_mut() else { continue }; // one of a peer
+            let other = local.is_kept_whole() && asked != rate;
             if let Some((session, stands)) = local.reverse.as_mut()
                 && *session == back
             {
+                if other {
+                    local.report_by = local.report_by.map(|by| by.min(until));
+                    continue;
+                }
                 *stands = true;
                 local.report_by = None;
                 if let (Some(granted), Some(id)) = (local.unreported.take(), local.command) {
@@ -304,6 +336,37 @@ impl Qos {
                 }
             }
         }
+    }
+
+    /// The sessions that may be forward directions of a reverse one. One session of a user is bound to it. Others can be bound to it by
+    /// nodes of its path only.
+    fn bound_to_reverse(&self, back: SessionId) -> Vec<Key> {
+        self.dependents(back, 0).take(GONE_AT_ONCE).collect()
+    }
+
+    /// The reverse direction of a reservation of a user at this node is refused: the forward one ends with the same reason.
+    pub(super) fn forward_direction_fails(
+        &mut self,
+        back: SessionId,
+        failure: &Failure,
+        resources: &mut Resources,
+    ) {
+        for key in self.bound_to_reverse(back) {
+            let local = self.sessions.get(key).and_then(|session| session.local.as_ref());
+            if local.is_some_and(|local| local.reverse.is_some_and(|(session, _)| session == back)) {
+                self.fail(key, failure.clone(), resources);
+                self.rearm(key);
+            }
+        }
+    }
+
+    /// Whether a session is reserved, and this node has the answer to its own request for it, if it has made one.
+    pub(super) fn is_granted(&self, id: SessionId) -> bool {
+        let session = self.find(id).and_then(|key| self.sessions.get(key));
+        session.is_some_and(|session| {
+            let answered = session.local.as_ref().is_none_or(|local| local.granted);
+            session.stage == Stage::Reserved && answered
+        })
     }
 
     // ---- bound messages

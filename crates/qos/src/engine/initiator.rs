@@ -433,7 +433,9 @@ impl Qos {
         match kind {
             RequestKind::Reserve => self.fail(key, failure, resources),
             // The receiver reserved: the reservation lives until the previous peer stops refreshing it.
-            RequestKind::ReserveInit if self.is_reserved(key) && !self.is_unreported(key) => {}
+            RequestKind::ReserveInit if self.is_reserved(key) && !self.is_unreported(key) => {
+                self.renewal_refused(key, &failure);
+            }
             RequestKind::Query | RequestKind::ReserveInit => self.fail(key, failure, resources),
             RequestKind::Repair if self.has(key, Marks::QNI) => self.fail(key, failure, resources),
             RequestKind::Repair => self.not_repaired(key, resources),
@@ -451,7 +453,7 @@ impl Qos {
         session.pending.clear();
         let mri = session.mri();
         let Some(local) = session.local.as_mut() else { return }; // a relay asks again, too
-        let command = local.command;
+        let (id, command) = (session.id, local.command);
         // A change was refused: the earlier request is restored.
         if let Some(before) = local.before.take() {
             let qspec = rmf::initial(&before.request.qos, before.request.priority, CarriedBy::Reserve);
@@ -475,13 +477,13 @@ impl Qos {
         match local.origin {
             Origin::Aggregate(number) => return self.aggregate_refused(key, number, resources),
             Origin::ReverseDirection(first) => {
-                if let Some(first) = self.find(first) {
-                    let note = failure.to_string();
-                    self.notify_initiator(first, Info::RESERVATION_FAILURE, Some(&note));
-                }
+                self.reverse_direction_refused(first, &failure);
                 return self.end_local(key, None, resources);
             }
-            Origin::ForSender if !local.granted => self.notify_sender(key, &failure),
+            Origin::ForSender if !local.granted => {
+                self.notify_sender(key, &failure);
+                self.forward_direction_fails(id, &failure, resources);
+            }
             _ => {}
         }
         let Some(local) = invariant!(
@@ -501,7 +503,8 @@ impl Qos {
         let Some(local) = self.sessions.get_mut(key).and_then(|s| s.local.as_mut()) else { return };
         if local.report_by.is_some_and(|until| until <= self.now) {
             local.report_by = None;
-            if local.reverse.is_none() {
+            let reverse = local.reverse.map(|(back, _)| back);
+            if reverse.is_none_or(|back| self.is_granted(back)) {
                 return self.report_as_it_stands(key);
             }
             let failure = super::response::own_failure(

@@ -447,6 +447,11 @@ impl Qos {
             match rmf::query(resources, self.now, &flow, qspec, kind == RequestKind::Query) {
                 Ok(passed) => passed,
                 Err(refusal) => {
+                    // Whoever handles the refusal compares what was asked for with what is reserved.
+                    let asked = shared_qspec(&mut self.qspecs, qspec);
+                    if let Some(session) = self.sessions.get_mut(key) {
+                        session.rare.change(|rare| rare.init_qspec = Some(asked));
+                    }
                     let mut failure = super::response::own_failure(refusal.info, refusal.note.as_deref());
                     failure.available = refusal.available;
                     return self.on_refused(key, kind, failure, resources);
@@ -472,6 +477,10 @@ impl Qos {
             ..Extra::default()
         };
         if let Some(octets) = self.send_query(key, mri, init, extra) {
+            // It takes the place of an earlier question, which stays if this one cannot be sent.
+            if let Some(session) = invariant!(self.sessions.get_mut(key), "a sent question has a session") {
+                session.pending.retain(|pending| pending.kind != kind);
+            }
             self.expect(key, rii, kind, octets);
         }
         self.rearm(key);

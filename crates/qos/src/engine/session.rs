@@ -205,6 +205,11 @@ impl Local {
         self.granted && self.command.is_some()
     }
 
+    /// Whether its user may have asked for the same session before, and takes no less than the rate that it asks for.
+    pub(super) fn is_kept_whole(&self) -> bool {
+        matches!(&self.origin, Origin::Reserve(request) if request.session.is_some() && request.qos.minimum.is_none())
+    }
+
     pub(super) const fn of(command: Option<u64>, origin: Origin) -> Self {
         Self {
             command,

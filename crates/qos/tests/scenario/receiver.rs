@@ -167,12 +167,16 @@ fn an_initiator_that_crashed_has_both_directions_again() {
             assert!(net.all_held().into_iter().eq(whole(100_000)), "{what}");
             net.restart(0, "10mbit");
             net.reserve(0, 2, both(rate));
-            net.seconds(5);
-            let events = net.events(0);
+            let (mut events, until) = (Vec::new(), net.now + Duration::from_secs(5));
+            while net.now < until && !matches!(events.last(), Some(QosEvent::Granted(_))) {
+                net.run(Duration::from_millis(1));
+                events.extend(net.events(0));
+            }
             assert!(
                 matches!(events.as_slice(), [QosEvent::Started { .. }, QosEvent::Granted(_)]),
                 "{what} {events:?}"
             );
+            // Not for what an earlier request has left of the way back.
             assert!(net.all_held().into_iter().eq(whole(rate)), "{what} {:?}", net.all_held());
             net.seconds(400);
             assert!(net.all_held().into_iter().eq(whole(rate)), "{what} {:?}", net.all_held());
@@ -192,6 +196,35 @@ fn a_way_back_that_is_refused_ends_both_directions() {
     let events = net.events(0);
     assert!(matches!(events.as_slice(), [QosEvent::Started { .. }, QosEvent::Failed(_)]), "{events:?}");
     assert_eq!(net.all_held(), [0; 3]);
+}
+
+/// The initiator crashes, and its user asks again for more than the way back can have. The user learns at once what refused it, also
+/// where the far end only asks for the way back, and what stood of it ends.
+#[test]
+fn another_rate_of_the_way_back_that_is_refused_reaches_the_user() {
+    for way_back in [ReverseDirection::Reserve, ReverseDirection::Ask] {
+        let both = |rate| {
+            let session = Some(SessionId([7; 16]));
+            ReserveRequest { session, bidirectional: true, ..request(3, rate) }
+        };
+        let mut net = Net::with(vec![Config { way_back, ..Config::default() }; 4], "10mbit");
+        net.nodes[3].resources = crate::net::resources("1mbit");
+        net.reserve(0, 1, both(80_000));
+        net.seconds(20);
+        assert_eq!(net.all_held(), [80_000, 160_000, 160_000, 80_000], "{way_back:?}");
+        net.restart(0, "10mbit");
+        net.reserve(0, 2, both(200_000));
+        net.seconds(5);
+        let events = net.events(0);
+        let [QosEvent::Started { .. }, QosEvent::Failed(failure)] = events.as_slice() else {
+            panic!("{way_back:?} {events:?}")
+        };
+        assert!(
+            failure.rule.as_deref().is_some_and(|rule| rule.contains("share")),
+            "{way_back:?} {failure:?}"
+        );
+        assert_eq!(net.all_held(), [0; 4], "{way_back:?}");
+    }
 }
 
 /// QOS-5.1.2.2-04, QOS-5.4.2-05

@@ -4,7 +4,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use signalbox_core::{Mri, PathCoupled, SessionId};
-use signalbox_qos::engine::{Command, Flow, Input, QosEvent, QosRequest, ReserveRequest};
+use signalbox_qos::engine::{
+    Command, Config, Flow, Input, QosEvent, QosRequest, ReserveRequest, ReverseDirection,
+};
 use signalbox_qos::qspec::reserve_for;
 use signalbox_qos::wire::{
     BindingCode, BoundSession, Carried, Info, Message, MessageFlags, MessageType, Rsn,
@@ -253,6 +255,50 @@ fn the_reverse_direction_is_reserved_anew_with_the_forward_one() {
     rig.now = rig.now + Duration::from_secs(1);
     let third = both(&mut rig, Rsn { number: 2, epoch: EPOCH + 1 }, 5);
     assert!(Rsn::newer(number(&third), number(torn)), "{} after {}", number(&third), number(torn));
+}
+
+/// The far end has asked for the reverse direction with another rate. The node that would reserve it refuses: the initiator of the forward
+/// direction, whose user waits, is informed at once and once, and the question ends.
+#[test]
+fn another_rate_of_the_reverse_direction_that_is_refused_is_reported() {
+    let mut bound = Vec::new();
+    let binding = BoundSession { code: BindingCode::BIDIRECTIONAL, session: BACK };
+    binding.write(&mut Writer::new(&mut bound)).unwrap();
+    let mut rig = Rig::with(Config { way_back: ReverseDirection::Ask, ..Config::default() });
+    rig.end = true;
+    let forward = |rig: &mut Rig, epoch, rate| {
+        let (some, bound_sessions) = (qspec(rate), Carried::bound_sessions(&bound));
+        let rsn = Some(Rsn { number: 0, epoch });
+        let sent = rig.receive(&Message { rsn, rii: Some(epoch), bound_sessions, ..reserve(0, &some) });
+        let [answer, asked] = <[Sent; 2]>::try_from(sent).unwrap();
+        let expected = [(SESSION, MessageType::RESPONSE), (BACK, MessageType::QUERY)];
+        assert_eq!(kinds(&[answer, asked.clone()]), expected);
+        rig.sent(&asked);
+        asked
+    };
+    let first = forward(&mut rig, EPOCH, 10_000);
+    let mut answer = Vec::new();
+    reserve_for(first.message().qspec.unwrap(), &mut answer).unwrap();
+    let message = octets(&Message { rii: Some(9), ..reserve(0, &answer) });
+    let stands = one(rig.receive_octets(BEFORE, first.mri.inverted(), BACK, &message));
+    assert_eq!((stands.session, stands.info()), (BACK, Info::RESERVED));
+    let second = forward(&mut rig, EPOCH + 1, 20_000);
+    assert_eq!(second.message().qspec, Some(&init_qspec(20_000)[..]));
+    let refusal = Message {
+        info: Some(Info::RESERVATION_FAILURE.into()),
+        note: Some("share: too little is left"),
+        ..Message::new(MessageType::NOTIFY)
+    };
+    let told = one(rig.receive_octets(BEFORE, second.mri.inverted(), BACK, &octets(&refusal)));
+    assert_eq!(
+        (told.session, told.message().kind, told.mri),
+        (SESSION, MessageType::NOTIFY, flow().inverted())
+    );
+    assert_eq!(told.info(), Info::RESERVATION_FAILURE);
+    assert!(told.message().note.is_some_and(|note| note.contains("share")), "{:?}", told.message().note);
+    let later = rig.until(rig.now + Duration::from_secs(29));
+    let again = |sent: &Sent| matches!(sent.message().kind, MessageType::QUERY | MessageType::NOTIFY);
+    assert!(!later.iter().any(|(_, sent)| again(sent)), "{later:?}");
 }
 
 /// The far end asks for the reverse direction, and the initiator has crashed. The node next to it has that direction still: it asks for it
