@@ -46,7 +46,7 @@ struct key {
 // What is signaling. Each kind has a policy of its own, so that none uses up what another is sure of.
 #define OWN 0 // what the daemon of this node sends
 #define PASSING 1 // what looks like signaling of others; anybody can make that
-#define NEIGHBORS 2 // what the kernel needs to find the next hop
+#define NEIGHBOURS 2 // what the kernel needs to find the next hop
 #define NOTHING 3
 struct signaling {
 	__u32 mark; // of the daemon's packets; 0: there is no signaling
@@ -127,7 +127,7 @@ INLINE void transport(const struct __sk_buff *skb, __u32 at, struct key *key)
 }
 
 // What next hops are found with (RFC 4861) counts only as long as no router passed it on.
-INLINE int neighbor_discovery(const struct __sk_buff *skb, __u32 at, __u8 protocol, __u8 hop_limit)
+INLINE int neighbour_discovery(const struct __sk_buff *skb, __u32 at, __u8 protocol, __u8 hop_limit)
 {
 	__u8 type;
 	return protocol == 58 && hop_limit == 255 && !load(skb, at, &type, 1) && type >= 133 && type <= 137;
@@ -150,7 +150,7 @@ INLINE __u32 ipv4(const struct __sk_buff *skb, __u32 at, struct key *key)
 	return length;
 }
 
-INLINE __u32 ipv6(const struct __sk_buff *skb, __u32 at, struct key *key, int *neighbor)
+INLINE __u32 ipv6(const struct __sk_buff *skb, __u32 at, struct key *key, int *neighbour)
 {
 	__u8 header[40];
 	if (load(skb, at, header, sizeof(header)))
@@ -180,7 +180,7 @@ INLINE __u32 ipv6(const struct __sk_buff *skb, __u32 at, struct key *key, int *n
 	key->protocol = next;
 	if (whole) {
 		transport(skb, at, key);
-		*neighbor = neighbor_discovery(skb, at, next, header[7]);
+		*neighbour = neighbour_discovery(skb, at, next, header[7]);
 	}
 	return at - from;
 }
@@ -263,14 +263,14 @@ INLINE int passing(const struct signaling *signaling, const struct key *key)
 	return key->protocol == 46;
 }
 
-INLINE int kind_of(const struct __sk_buff *skb, const struct signaling *signaling, const struct key *key, int neighbor)
+INLINE int kind_of(const struct __sk_buff *skb, const struct signaling *signaling, const struct key *key, int neighbour)
 {
 	if (!signaling->mark)
 		return NOTHING;
 	if (skb->mark == signaling->mark)
 		return OWN;
-	if (neighbor)
-		return NEIGHBORS;
+	if (neighbour)
+		return NEIGHBOURS;
 	return passing(signaling, key) ? PASSING : NOTHING;
 }
 
@@ -291,15 +291,15 @@ SECTION("classifier") int classify(struct __sk_buff *skb)
 
 	struct key key = {};
 	__u32 headers = 0;
-	int neighbor = !is_ip;
+	int neighbour = !is_ip;
 	if (is_ip) {
-		headers = version ? ipv6(skb, at, &key, &neighbor) : ipv4(skb, at, &key);
+		headers = version ? ipv6(skb, at, &key, &neighbour) : ipv4(skb, at, &key);
 		if (!headers)
 			return TC_ACT_UNSPEC;
 	}
 
 	__u32 *slot = 0, first;
-	int kind = kind_of(skb, &kinds->signaling, &key, neighbor);
+	int kind = kind_of(skb, &kinds->signaling, &key, neighbour);
 	if (kind != NOTHING) {
 		first = kinds->signaling.slot + kind;
 		slot = &first;
