@@ -70,7 +70,7 @@ impl Connection {
     }
 
     /// Sends the request for a list, and returns what `read` makes of its messages. A list that changed while the kernel wrote it is
-    /// asked for again: it can lack what is there. After some tries it is taken as it is.
+    /// asked for again: it can lack what is there. After some tries it is taken as it is, and [`Self::whole`] says so.
     pub(crate) fn list<T>(&mut self, mut read: impl FnMut(&Message<'_>) -> Option<T>) -> io::Result<Vec<T>> {
         let mut tries = 0;
         loop {
@@ -85,9 +85,12 @@ impl Connection {
         }
     }
 
-    /// Whether the list that was read last changed while the kernel wrote it.
-    pub(super) const fn has_changed(&self) -> bool {
-        self.changed
+    /// Whether the list that was read last is whole.
+    ///
+    /// # Errors
+    /// It changed while the kernel wrote it: parts can be missing.
+    pub(super) fn whole(&self) -> io::Result<()> {
+        if self.changed { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
     }
 
     /// Does the same for a request that the kernel answers by one message, even if it marks that as one of several.

@@ -12,6 +12,7 @@ use crate::sys::sockaddr;
 // Attributes of a link and an address in linux/if_link.h and linux/if_addr.h; libc defines only some of these.
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
+const IFLA_QDISC: u16 = 6;
 const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
@@ -96,9 +97,10 @@ pub(crate) struct LinkLayer {
     pub(crate) vrf: bool,
 }
 
-/// All interfaces, whether or not they are up.
+/// All interfaces, whether or not they are up. Interfaces that change all the time are an error: reservations at one that is missing in
+/// the list would be given up. The kernel reports each change, so the list is read again.
 pub(crate) fn links(connection: &mut Connection) -> io::Result<Vec<LinkLayer>> {
-    connection.begin(libc::RTM_GETLINK, libc::NLM_F_DUMP, &[0; 16]).list(|message| {
+    let links = connection.begin(libc::RTM_GETLINK, libc::NLM_F_DUMP, &[0; 16]).list(|message| {
         let (fixed, attributes) = message.split::<16>()?;
         let [_, _, t0, t1, i0, i1, i2, i3, ..] = *fixed;
         let name = find(attributes, IFLA_IFNAME)?;
@@ -110,7 +112,23 @@ pub(crate) fn links(connection: &mut Connection) -> io::Result<Vec<LinkLayer>> {
             master: find(attributes, IFLA_MASTER).and_then(u32_of).unwrap_or(0),
             vrf: find(attributes, IFLA_LINKINFO).and_then(vrf_table).is_some(),
         })
-    })
+    })?;
+    connection.whole().map(|()| links)
+}
+
+/// The kind of the queueing discipline at the root of an interface; `None`: the interface is gone, or has no such thing.
+pub(crate) fn queueing(connection: &mut Connection, ifindex: u32) -> io::Result<Option<String>> {
+    let mut link = [0; 16];
+    link[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+    let mut kind = None;
+    let answer = connection.begin(libc::RTM_GETLINK, 0, &link).ask(|message| {
+        let named = message.split::<16>().and_then(|(_, attributes)| find(attributes, IFLA_QDISC));
+        kind = named.map(|name| String::from_utf8_lossy(name).trim_end_matches('\0').to_owned());
+    });
+    match answer {
+        Err(error) if error.raw_os_error() != Some(libc::ENODEV) => Err(error),
+        _ => Ok(kind),
+    }
 }
 
 /// The name of an interface for which `net.ipv4.conf.INTERFACE.src_valid_mark` is set, if there is one.
@@ -196,7 +214,30 @@ pub(crate) fn dump(connection: &mut Connection, vrf: Option<IfIndex>) -> io::Res
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
+    use crate::netlink::codec::Messages;
+    use crate::simulated::{self, Kernel, Shared};
+
+    /// A kernel whose interfaces change while it lists them.
+    struct Changing;
+
+    impl Kernel for Changing {
+        fn ask(&mut self, _: isize, requests: &[u8]) -> Vec<Vec<u8>> {
+            let sequence = Messages(requests).next().unwrap().sequence;
+            let flags = libc::NLM_F_MULTI | libc::NLM_F_DUMP_INTR;
+            vec![simulated::message(libc::NLMSG_DONE, flags, sequence, &[0; 4])]
+        }
+    }
+
+    /// An interface that is missing in the list is not gone.
+    #[test]
+    fn a_list_of_links_that_is_never_whole_is_an_error() {
+        let kernel: Shared = Arc::new(Mutex::new(Changing));
+        let mut connection = simulated::run(&kernel, Connection::open).unwrap();
+        assert_eq!(links(&mut connection).err().map(|error| error.kind()), Some(io::ErrorKind::Interrupted));
+    }
 
     #[test]
     fn a_link_whose_carrier_is_back_counts_before_the_kernel_says_running() {

@@ -106,7 +106,7 @@ impl Routes {
     /// Calls `each` with all routes of all tables. It is an error if they changed meanwhile, because some can be missing.
     pub(super) fn dump(&mut self, each: impl FnMut(&Message<'_>)) -> io::Result<()> {
         self.connection.begin(libc::RTM_GETROUTE, libc::NLM_F_DUMP, &[0; 12]).transact(each)?;
-        if self.connection.has_changed() { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
+        self.connection.whole()
     }
 
     /// The route of a packet.

@@ -75,7 +75,7 @@ impl Pinholes {
             tracing::warn!(%error, "pinholes of a former process were not closed; they end at their time");
         }
         // Their flows end.
-        self.walk = true;
+        self.walks.want();
     }
 
     /// Ends this process's part, and leaves pinholes in the kernel for the next one: those that `stays` names, for this time at most.
@@ -105,9 +105,9 @@ impl Pinholes {
 
     /// Ends all flows that no pinhole is open for.
     fn end_other_flows(&mut self) -> io::Result<()> {
-        self.walk = true;
-        while self.walk || self.flows.is_walking() {
-            self.last_walk = None;
+        self.walks.want();
+        while self.walks.are_wanted() || self.flows.is_walking() {
+            self.walks.hurry();
             self.end_flows(Instant::now())?;
         }
         Ok(())

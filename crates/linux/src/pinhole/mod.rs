@@ -3,6 +3,7 @@
 //! * `flow` turns a pinhole into keys, `ruleset` into elements of the sets and maps of our table, with their rules.
 //! * `table` owns the table; `accept` has the one rule in chains of the operator, where the configuration names them.
 //! * `conntrack` ends the flows that a pinhole let in.
+//! * `walks` says when it looks for them among all flows.
 //! * `left` is about what a process leaves to the next one.
 //! * `index` holds which pinholes are open for which packets, [`Pinholes`] all of it.
 //!
@@ -16,6 +17,7 @@ mod index;
 mod left;
 mod ruleset;
 mod table;
+mod walks;
 
 use std::collections::HashSet;
 use std::io;
@@ -31,14 +33,13 @@ use flow::{Action, Flow, Tuple};
 use index::{Held, Index};
 use ruleset::Entry;
 use table::Table;
+use walks::Walks;
 
 use crate::error::OpenError;
 use crate::netlink::nftables::set::Change;
 
 /// Most requests in one transaction.
 const MOST_AT_ONCE: usize = 256;
-/// The time between two walks over the flows of connection tracking.
-const WALKS: Duration = Duration::from_secs(1);
 /// Most portions of a walk at once: the kernel gives about a hundred flows in each.
 const PORTIONS: usize = 16;
 /// The time between two looks at what other programs may have removed.
@@ -117,11 +118,7 @@ pub struct Pinholes {
     flows: Flows,
     wanted: Vec<Operation>,
     index: Index,
-    /// Whether flows may stand whose pinhole is closed.
-    walk: bool,
-    /// Whether the kernel failed when they were ended last.
-    failing: bool,
-    last_walk: Option<Instant>,
+    walks: Walks,
     next_check: Instant,
     /// When this process removes what a former process left, and no pinhole has replaced.
     adopted: Option<Instant>,
@@ -153,9 +150,7 @@ impl Pinholes {
             flows,
             wanted: Vec::new(),
             index,
-            walk: false,
-            failing: false,
-            last_walk: None,
+            walks: Walks::default(),
             next_check: Instant::now(),
             adopted: None,
             counters: PinholeCounters::default(),
@@ -186,7 +181,7 @@ impl Pinholes {
         if !self.wanted.is_empty() || self.flows.is_walking() {
             return Some(Duration::ZERO);
         }
-        let walk = self.walk.then(|| self.last_walk.map_or(self.next_check, |last| last + WALKS));
+        let walk = self.walks.next(self.next_check);
         let check = self.watches().then_some(self.next_check);
         let adopted = self.adopted.filter(|_| self.index.inherits());
         let next = walk.into_iter().chain(check).chain(adopted).min()?;
@@ -394,10 +389,10 @@ impl Pinholes {
                 Some(tuple) => {
                     if let Err(error) = self.flows.end(&tuple) {
                         tracing::debug!(%error, "a flow was not found");
-                        self.walk = true;
+                        self.walks.want();
                     }
                 }
-                None => self.walk = true,
+                None => self.walks.want(),
             }
         }
         // A flow of any port or sender may stand untranslated until it pauses: a search would visit all flows of the node.
@@ -424,14 +419,9 @@ impl Pinholes {
         let now = Instant::now();
         self.step_left(now);
         match self.end_flows(now) {
-            Ok(()) => self.failing &= self.walk || self.flows.is_walking(),
-            Err(error) => {
-                // They pass without a pinhole: another walk finds them.
-                self.walk = true;
-                if !std::mem::replace(&mut self.failing, true) {
-                    tracing::warn!(%error, "flows of closed pinholes were not deleted; it is tried again");
-                }
-            }
+            Ok(()) => self.walks.ended(self.flows.is_walking()),
+            // They pass without a pinhole.
+            Err(error) => self.walks.failed(&error),
         }
         if self.watches() && self.next_check <= now {
             self.next_check = now + CHECKS;
@@ -452,10 +442,7 @@ impl Pinholes {
 
     /// Begins a walk over all flows, if one is due, and reads some portions of it.
     fn walk_flows(&mut self, now: Instant) -> io::Result<()> {
-        let due = self.last_walk.is_none_or(|last| last + WALKS <= now);
-        if self.walk && due && !self.flows.is_walking() {
-            self.walk = false;
-            self.last_walk = Some(now);
+        if !self.flows.is_walking() && self.walks.begin(now) {
             self.index.remove_expired(now);
             self.flows.begin_walk()?;
         }

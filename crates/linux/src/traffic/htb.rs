@@ -15,6 +15,7 @@ use super::config::LinkConfig;
 use super::signaling;
 use crate::netlink::Batch;
 use crate::netlink::codec::{Attributes, Connection, u32_of};
+use crate::netlink::interfaces;
 
 /// Major number of our qdisc, which identifies it: "SB".
 pub(super) const MAJOR: u32 = 0x5342 << 16;
@@ -73,6 +74,8 @@ const TCA_STATS_QUEUE: u16 = 3;
 const NAME: &[u8] = b"signalbox\0";
 /// Number of classes beside the pool.
 const FIXED_CLASSES: usize = 7 + 64;
+/// How often the list of all qdiscs is read that lacks one.
+const TRIES: u32 = 10;
 /// Parent of the qdisc at the interface's root.
 const TC_H_ROOT: u32 = 0xffff_ffff;
 const ETH_P_ALL: u16 = 3;
@@ -122,14 +125,30 @@ pub(super) enum Root {
 }
 
 /// Reads the qdisc at the interface's root.
+///
+/// The kernel tells the handle only in its list of all qdiscs, or by a report to all who listen. That list goes on at a number, and can
+/// lack some without a sign when an interface is removed meanwhile. It never has the kinds that do nothing. So the interface itself is
+/// asked whether it has another kind.
+///
+/// # Errors
+/// The kernel refuses, or its list lacks the qdisc each time.
 pub(super) fn root(connection: &mut Connection, ifindex: u32) -> io::Result<Root> {
-    let mut found = Root::Default;
-    roots(connection, |at, root| {
-        if at == ifindex {
-            found = root;
+    for _ in 0..TRIES {
+        let mut found = None;
+        roots(connection, |at, root| {
+            if at == ifindex {
+                found = Some(root);
+            }
+        })?;
+        if let Some(root) = found {
+            return Ok(root);
         }
-    })?;
-    Ok(found)
+        match interfaces::queueing(connection, ifindex)?.as_deref() {
+            None | Some("noqueue" | "noop") => return Ok(Root::Default),
+            Some(_) => {}
+        }
+    }
+    Err(io::ErrorKind::Interrupted.into())
 }
 
 /// The interfaces that have our qdisc.
@@ -143,7 +162,7 @@ pub(super) fn ours(connection: &mut Connection) -> io::Result<Vec<u32>> {
     Ok(ours)
 }
 
-/// Reads the qdisc at each interface's root, except the kernel's defaults.
+/// Reads the qdisc at each interface's root, except the kinds that do nothing.
 fn roots(connection: &mut Connection, mut each: impl FnMut(u32, Root)) -> io::Result<()> {
     connection.begin(libc::RTM_GETQDISC, libc::NLM_F_DUMP, &message(0, 0, 0)).transact(|answer| {
         let Some((fixed, attributes)) = answer.split::<20>() else { return };
@@ -166,6 +185,8 @@ fn roots(connection: &mut Connection, mut each: impl FnMut(u32, Root)) -> io::Re
             each(ifindex, Root::Ours);
         } else if handle != 0 {
             each(ifindex, Root::Foreign(format!("{kind} {:x}:", handle >> 16)));
+        } else {
+            each(ifindex, Root::Default);
         }
     })
 }
@@ -430,7 +451,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
-    use crate::netlink::codec::Messages;
+    use crate::netlink::codec::{Messages, attribute};
     use crate::simulated::{self, Kernel, Shared};
 
     #[test]
@@ -485,6 +506,52 @@ mod tests {
         assert!(whole(0, EXCESS_LEAF));
         // A queue in the place of ours, and classes that are missing.
         assert!(!whole(0, 0x8001 << 16) && !whole(own(3), EXCESS_LEAF) && !whole(EXCESS, EXCESS_LEAF));
+    }
+
+    /// A kernel with our qdisc at link 7, of this kind by what the link says. Its list of qdiscs lacks it so many times.
+    struct Lacking {
+        times: u32,
+        kind: &'static [u8],
+        asked: Vec<u16>,
+    }
+
+    impl Kernel for Lacking {
+        fn ask(&mut self, _: isize, requests: &[u8]) -> Vec<Vec<u8>> {
+            let request = Messages(requests).next().unwrap();
+            self.asked.push(request.kind);
+            let answer = |kind, flags, body: &[u8]| simulated::message(kind, flags, request.sequence, body);
+            if request.kind == libc::RTM_GETLINK {
+                let body = [&[0; 16][..], &attribute(6, self.kind)].concat();
+                return vec![answer(libc::RTM_NEWLINK.into(), 0, &body)];
+            }
+            let mut list = vec![answer(libc::NLMSG_DONE, libc::NLM_F_MULTI, &[0; 4])];
+            if self.times > 0 {
+                self.times -= 1;
+            } else {
+                let init =
+                    attribute(TCA_HTB_INIT, &[3, 10, u32::from(BEST_EFFORT)].map(u32::to_ne_bytes).concat());
+                let attributes = [attribute(TCA_KIND, b"htb\0"), attribute(TCA_OPTIONS, &init)].concat();
+                let body = [&message(7, MAJOR, TC_H_ROOT)[..], &attributes].concat();
+                list.insert(0, answer(libc::RTM_NEWQDISC.into(), libc::NLM_F_MULTI, &body));
+            }
+            list
+        }
+    }
+
+    /// A list that lacks our qdisc is no sign that it is gone, unless the link says so: one of another program would be replaced.
+    #[test]
+    fn a_qdisc_that_the_list_lacks_is_looked_for() {
+        let ask = |times, kind| {
+            let kernel = Arc::new(Mutex::new(Lacking { times, kind, asked: Vec::new() }));
+            let shared: Shared = kernel.clone();
+            let mut connection = simulated::run(&shared, Connection::open).unwrap();
+            let found = root(&mut connection, 7).map_err(|error| error.kind());
+            (found, kernel.lock().unwrap().asked.len())
+        };
+        assert_eq!(ask(0, b"htb\0"), (Ok(Root::Ours), 1));
+        assert_eq!(ask(3, b"htb\0"), (Ok(Root::Ours), 7));
+        assert_eq!(ask(1, b"noqueue\0"), (Ok(Root::Default), 2));
+        assert_eq!(ask(u32::MAX, b"htb\0"), (Err(io::ErrorKind::Interrupted), 20));
     }
 
     #[test]

@@ -49,13 +49,12 @@ use crate::error::OpenError;
 use crate::netlink::Batch;
 use crate::netlink::codec::Connection;
 use crate::process::raise_locked_memory;
-use crate::sys::kernel_version;
 
 /// Whether the kernel takes the classifier from this process. It is loaded, and removed at once.
 #[must_use]
 pub fn can_classify() -> bool {
     let config = LinkConfig { max_reservations: 1, ..LinkConfig::new("", 1_000_000) };
-    let mut room = Room::new(std::slice::from_ref(&config), kernel_version());
+    let mut room = Room::here(std::slice::from_ref(&config));
     load(&config, &mut room).is_ok()
 }
 
@@ -64,7 +63,10 @@ fn load(link: &LinkConfig, room: &mut Room) -> io::Result<Loaded> {
     loop {
         match Loaded::load(link) {
             Err(error) if room.grow(&error, raise_locked_memory) => {}
-            result => return result,
+            result => {
+                room.settle();
+                return result;
+            }
         }
     }
 }
@@ -126,7 +128,7 @@ signalbox_core::counters! {
 /// Loads the classifier of each link, as long as this process may.
 fn classifiers(config: &TrafficConfig) -> Vec<Result<Loaded, Missing>> {
     let wanted = config.ebpf && config.enforcement != Enforcement::Off;
-    let mut room = Room::new(&config.links, kernel_version());
+    let mut room = Room::here(&config.links);
     let one = |link: &LinkConfig| {
         if !wanted {
             return Err(Missing::Off);

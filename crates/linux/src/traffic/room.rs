@@ -6,8 +6,11 @@
 
 use std::io;
 
+use capctl::{Cap, CapState};
+
 use super::bpf;
 use super::config::LinkConfig;
+use crate::sys::kernel_version;
 
 /// The first kernel that counts maps as memory of their control group instead.
 const UNCOUNTED: (u32, u32) = (5, 11);
@@ -20,14 +23,35 @@ pub(super) struct Room {
     needed: u64,
     /// The steps that are left; 0: no more is to be had.
     left: u32,
+    /// The limit that was set; `None`: the one before stays.
+    raised: Option<u64>,
+}
+
+/// Whether the kernel can take eBPF programs of this process: without these rights it refuses them, whatever the limit is.
+fn may_load() -> bool {
+    // CAP_BPF is a part of CAP_SYS_ADMIN since Linux 5.8. Where nothing is known, the kernel says it.
+    CapState::get_current()
+        .map_or(true, |state| [Cap::BPF, Cap::SYS_ADMIN].into_iter().any(|right| state.effective.has(right)))
 }
 
 impl Room {
+    /// Room for the maps of these links, on this kernel.
+    pub(super) fn here(links: &[LinkConfig]) -> Self {
+        Self::new(links, kernel_version().filter(|_| may_load()))
+    }
+
     /// Room for the maps of these links, on a kernel of this version.
-    pub(super) fn new(links: &[LinkConfig], kernel: Option<(u32, u32)>) -> Self {
+    fn new(links: &[LinkConfig], kernel: Option<(u32, u32)>) -> Self {
         let counts = kernel.is_some_and(|kernel| kernel < UNCOUNTED);
         let needed = links.iter().map(bpf::locked_memory).fold(0, u64::saturating_add);
-        Self { needed, left: if counts { STEPS + 1 } else { 0 } }
+        Self { needed, left: if counts { STEPS + 1 } else { 0 }, raised: None }
+    }
+
+    /// The kernel has decided about the maps of one more link: what was done for them is logged, once for all steps.
+    pub(super) fn settle(&mut self) {
+        if let Some(octets) = self.raised.take() {
+            tracing::info!(octets, "the limit of locked memory is raised for maps of eBPF");
+        }
     }
 
     /// Raises the limit by `raise`, if the kernel may have refused a map or a program for it. True: another try may succeed.
@@ -45,7 +69,7 @@ impl Room {
             self.left -= 1;
             match raise(wanted) {
                 Ok(limit) if limit == wanted => {
-                    tracing::info!(octets = limit, "the limit of locked memory is raised for maps of eBPF");
+                    self.raised = Some(limit);
                     return true;
                 }
                 // It was that high, and is too low all the same.
@@ -102,6 +126,10 @@ mod tests {
         // A process that lacks the capability is refused each time.
         assert_eq!([(); 9].map(|()| grow()), [true, true, true, true, true, true, true, false, false]);
         assert_eq!(asked, [1, 2, 4, 8, 16, 32, 64].map(|times| times * needed));
+        // One line of the log for all of them, with the last limit.
+        assert_eq!(room.raised, Some(64 * needed));
+        room.settle();
+        assert_eq!(room.raised, None);
     }
 
     #[test]
