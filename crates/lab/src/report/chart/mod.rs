@@ -5,6 +5,7 @@
 
 mod coordinate;
 mod draw;
+mod legend;
 
 pub(crate) use coordinate::short;
 
@@ -112,7 +113,7 @@ pub struct Panel {
 pub struct Chart {
     /// What it is about.
     pub title: String,
-    /// A line below the title, in small letters: where it was measured.
+    /// Below the title, in small letters: where it was measured.
     pub note: String,
     /// The axis of all panels.
     pub x: Axis,
@@ -191,6 +192,20 @@ mod tests {
             svg.lines().filter(|line| line.starts_with("<polyline") && line.contains("#0072B2")).count()
         };
         assert_eq!(bars(Some((4.0, 7.0))) - bars(None), 2 * 3, "a bar and two ends for each");
+    }
+
+    #[test]
+    fn values_of_several_series_at_one_place_stand_side_by_side() {
+        let one = |name| series(name, Style::Markers, &[Some(1.0)]);
+        let svg = chart(vec![one("a"), one("b")]).svg().expect("drawn");
+        // The circle of the first series, and the middle of the rectangle of the second one.
+        let last = |start: &str, name: &str| -> i32 {
+            let line = svg.lines().rfind(|line| line.starts_with(start)).expect("a marker");
+            let (_, rest) = line.split_once(&format!(" {name}=\"")).expect("a place");
+            rest.split_once('"').expect("closed").0.parse().expect("a number")
+        };
+        let (circle, rectangle) = (last("<circle", "cx"), last("<rect", "x") + last("<rect", "width") / 2);
+        assert_eq!(rectangle - circle, 3 * 8, "{svg}");
     }
 
     #[test]

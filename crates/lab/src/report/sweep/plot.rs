@@ -3,8 +3,9 @@
 use anyhow::Result;
 
 use super::{Series, Swept};
-use crate::language::sweep::{Axis as Parameter, Point as At, Quantity, amount, plain};
-use crate::report::chart::{Axis, Chart, Panel, Point, Scale, Series as Line, Style};
+use crate::language::sweep::{Average, Axis as Parameter, Point as At, Quantity, amount, plain};
+use crate::report::chart::{Axis, Chart, Panel, Point, Scale, Series as Line, Style, short};
+use crate::run::machine::Machine;
 
 /// More panels are no picture.
 const PANELS_MAX: usize = 12;
@@ -35,20 +36,22 @@ impl Swept {
         if panels.is_empty() {
             return None;
         }
-        let average = format!("{:?}", self.sweep.average).to_lowercase();
-        let note = format!(
-            "{average} of {} runs a point, with 95 % intervals by bootstrap; {}",
-            self.sweep.repeat, self.machine
-        );
         let (bands, marks) = (Vec::new(), Vec::new());
-        Some(Chart {
-            title: format!("{}: {}", self.scenario, self.description),
-            note,
-            x,
-            panels,
-            bands,
-            marks,
-        })
+        Some(Chart { title: self.scenario.clone(), note: self.note(), x, panels, bands, marks })
+    }
+
+    /// Says what was run, what is drawn, and where it was measured.
+    fn note(&self) -> String {
+        let average = match self.sweep.average {
+            Average::Median => "medians",
+            Average::Mean => "means",
+        };
+        let Machine { processor, processors, kernel, .. } = &self.machine;
+        format!(
+            "{}\n{average} of {} runs a point, with 95 % intervals by bootstrap; {processors} processors ({processor}), Linux {kernel}; \
+             {} of {} runs disturbed",
+            self.description, self.sweep.repeat, self.disturbed, self.runs
+        )
     }
 
     fn panel(&self, series: &Series, place: &dyn Fn(&toml::Value) -> Option<f64>) -> Panel {
@@ -74,8 +77,11 @@ impl Swept {
     }
 }
 
+/// Finds the place of a value on an axis.
+type Places<'a> = Box<dyn Fn(&toml::Value) -> Option<f64> + 'a>;
+
 /// Returns the axis of a parameter, and the place of a value on it.
-fn axis(parameter: &Parameter) -> (Axis, Box<dyn Fn(&toml::Value) -> Option<f64> + '_>) {
+fn axis(parameter: &Parameter) -> (Axis, Places<'_>) {
     let name = parameter.name.as_str();
     let amounts: Option<Vec<_>> = parameter.values.iter().map(amount).collect();
     let same = |amounts: &Vec<(Quantity, f64)>| {
@@ -111,7 +117,7 @@ fn axis(parameter: &Parameter) -> (Axis, Box<dyn Fn(&toml::Value) -> Option<f64>
     let scale = if parameter.logarithmic { Scale::Log } else { Scale::Linear };
     let values: Vec<_> = amounts.iter().map(|(_, number)| number / factor).collect();
     let ticks = if apart(&values, scale) {
-        values.iter().map(|value| (*value, crate::report::chart::short(*value))).collect()
+        values.iter().map(|value| (*value, short(*value))).collect()
     } else {
         Vec::new()
     };
@@ -154,7 +160,7 @@ mod tests {
             let values = values.iter().map(|value| toml::Value::from(*value)).collect();
             let parameter = Parameter { name: "x".into(), values, logarithmic };
             let (axis, place) = axis(&parameter);
-            let places: Vec<_> = parameter.values.iter().filter_map(|value| place(value)).collect();
+            let places: Vec<_> = parameter.values.iter().filter_map(place).collect();
             (axis.title, places, axis.ticks.len())
         };
         assert_eq!(axis_of(&["500us", "1ms", "2ms"], false), ("x, ms".to_owned(), vec![0.5, 1.0, 2.0], 3));
