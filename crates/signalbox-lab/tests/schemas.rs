@@ -84,6 +84,8 @@ ping = { from = "h1", to = "h2", count = "${count}" }
 [[checks]]
 expect = "r1 is left out"
 path = ["h1", "h2"]
+[sweep.over]
+count = [1, 2]
 "#;
 
 #[test]

@@ -139,11 +139,22 @@ fn check(names: &[String], set: &[(String, String)], json: bool) -> Result<ExitC
         match checked_everywhere(name, set) {
             Ok(scenario) => {
                 let (steps, checks) = (scenario.workload.len(), scenario.checks.len());
+                let runs = scenario.sweep.as_ref().map(|sweep| (sweep.points().len(), sweep.repeat));
                 if json {
-                    let line = json!({"scenario": name, "ok": true, "steps": steps, "checks": checks});
+                    let mut line = json!({"scenario": name, "ok": true, "steps": steps, "checks": checks});
+                    if let Some((points, repeat)) = runs {
+                        line["sweep"] = json!({"points": points, "repeat": repeat});
+                    }
                     writeln!(out, "{}", object::line(CHECKED, &line)?)?;
                 } else {
-                    writeln!(out, "{name}: sound, {steps} steps, {checks} checks")?;
+                    let runs = runs.map(|(points, repeat)| {
+                        format!(", a sweep of {points} points with {repeat} runs each")
+                    });
+                    writeln!(
+                        out,
+                        "{name}: sound, {steps} steps, {checks} checks{}",
+                        runs.unwrap_or_default()
+                    )?;
                 }
             }
             Err(mistakes) => {

@@ -85,9 +85,9 @@ impl Drop for Place {
     }
 }
 
-fn last_line(mut lines: Lines<BufReader<ChildStderr>>) -> String {
+fn last_line(lines: Lines<BufReader<ChildStderr>>) -> String {
     let mut last = String::new();
-    while let Some(line) = lines.next() {
+    for line in lines {
         last = line.expect("text");
     }
     last
@@ -95,13 +95,13 @@ fn last_line(mut lines: Lines<BufReader<ChildStderr>>) -> String {
 
 #[test]
 fn a_sweep_has_all_runs_and_their_averages() {
-    let place = Place::new("t-sweep");
+    let place = Place::new("t-swept");
     let done = place.run(&["--repeat", "6", "--json"]);
     assert!(done.status.success(), "{}{}", stdout(&done), stderr(&done));
     let progress = stderr(&done);
-    assert!(progress.contains("t-sweep: warm-up 1 of 1, not counted, count="), "{progress}");
+    assert!(progress.contains("t-swept: warm-up 1 of 1, not counted, count="), "{progress}");
     assert!(
-        progress.contains("t-sweep: run 12 of 12, ") && progress.contains("s left, count="),
+        progress.contains("t-swept: run 12 of 12, ") && progress.contains("s left, count="),
         "{progress}"
     );
     let swept: Value = serde_json::from_str(&stdout(&done)).expect("one object");

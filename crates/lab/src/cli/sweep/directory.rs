@@ -141,7 +141,7 @@ mod tests {
     fn line(point: usize, repetition: u32) -> String {
         let run = json!({
             "sweep": {"point": point, "repetition": repetition}, "seed": 7, "started_unix_us": 5, "elapsed_us": 1000,
-            "verdict": "clean", "ok": true, "measurements": {"rtt_ms": {"p50": 1.5}},
+            "verdict": "clean", "ok": true, "checks": [], "measurements": {"rtt_ms": {"p50": 1.5}},
         });
         object::line("lab_run", &run).expect("an object")
     }

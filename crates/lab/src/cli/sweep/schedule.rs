@@ -84,6 +84,7 @@ mod tests {
             elapsed: Duration::from_secs(seconds),
             verdict: String::new(),
             ok: true,
+            failures: Vec::new(),
             numbers: Vec::new(),
         };
         let pending = |points: &[usize]| {

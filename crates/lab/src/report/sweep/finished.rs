@@ -25,6 +25,8 @@ pub(crate) struct Finished {
     pub(crate) elapsed: Duration,
     pub(crate) verdict: String,
     pub(crate) ok: bool,
+    /// Checks and steps that failed, with what was observed.
+    pub(crate) failures: Vec<(String, String)>,
     pub(crate) numbers: Vec<Number>,
 }
 
@@ -38,6 +40,7 @@ impl Finished {
             elapsed: Duration::from_micros(run.get("elapsed_us")?.as_u64()?),
             verdict: run.get("verdict")?.as_str()?.to_owned(),
             ok: run.get("ok")?.as_bool()?,
+            failures: run.get("checks")?.as_array()?.iter().filter_map(failure).collect(),
             numbers: numbers(run.get("measurements")?),
         })
     }
@@ -46,4 +49,11 @@ impl Finished {
     pub(crate) fn is_clean(&self) -> bool {
         self.verdict == "clean"
     }
+}
+
+/// Returns name and detail of a check, if it failed.
+fn failure(check: &Value) -> Option<(String, String)> {
+    let text = |key: &str| Some(check.get(key)?.as_str()?.to_owned());
+    let failed = !check.get("ok")?.as_bool()?;
+    failed.then(|| text("name").zip(text("detail"))).flatten()
 }

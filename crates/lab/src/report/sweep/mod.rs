@@ -45,6 +45,8 @@ pub(crate) struct Swept {
     pub(crate) runs: usize,
     /// Runs of which a check or a step failed. Their numbers count.
     pub(crate) failed: usize,
+    /// What failed in them.
+    pub(crate) failures: Vec<Failure>,
     /// Runs that other programs disturbed. Their numbers count.
     pub(crate) disturbed: usize,
     pub(crate) started_unix_us: Option<u64>,
@@ -54,6 +56,18 @@ pub(crate) struct Swept {
     interval: Method,
     pub(crate) points: Vec<At>,
     pub(crate) series: Vec<Series>,
+}
+
+/// A check or a step that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Failure {
+    pub(crate) check: String,
+    /// The number of runs in which it failed.
+    pub(crate) runs: usize,
+    /// The number of the point of the first of them.
+    pub(crate) point: usize,
+    /// What was observed there.
+    pub(crate) detail: String,
 }
 
 /// How intervals are found.
@@ -150,6 +164,7 @@ impl Swept {
             complete: runs.len() >= wanted,
             runs: runs.len(),
             failed: number(|run| !run.ok),
+            failures: failures(&runs),
             disturbed: number(|run| !run.is_clean()),
             started_unix_us: runs.iter().map(|run| run.started_unix_us).min(),
             elapsed_us: runs
@@ -197,6 +212,25 @@ impl Swept {
     pub(crate) fn point(&self, number: usize) -> Option<&At> {
         self.points.get(number.checked_sub(1)?)
     }
+}
+
+/// Counts in how many runs each check failed.
+fn failures(runs: &[Finished]) -> Vec<Failure> {
+    let mut all: Vec<Failure> = Vec::new();
+    for run in runs {
+        for (check, detail) in &run.failures {
+            match all.iter_mut().find(|failure| failure.check == *check) {
+                Some(failure) => failure.runs += 1,
+                None => all.push(Failure {
+                    check: check.clone(),
+                    runs: 1,
+                    point: run.place.point,
+                    detail: detail.clone(),
+                }),
+            }
+        }
+    }
+    all
 }
 
 /// Gathers each number of all runs, and its averages at each point.
@@ -285,6 +319,7 @@ mode = ["a", "b"]
         let object = json!({
             "type": "lab_run", "sweep": {"point": point, "repetition": repetition}, "seed": 7, "started_unix_us": 5,
             "elapsed_us": 1000, "verdict": if point == 2 { "disturbed" } else { "clean" }, "ok": point != 3,
+            "checks": [{"name": "it", "ok": point != 3, "detail": "seen"}, {"name": "other", "ok": true, "detail": ""}],
             "measurements": measurements,
         });
         Finished::read(&object).expect("a run of a sweep")
@@ -312,6 +347,8 @@ mode = ["a", "b"]
     fn each_number_has_its_averages_at_each_point() {
         let swept = swept();
         assert_eq!((swept.runs, swept.failed, swept.disturbed, swept.complete), (36, 6, 6, true));
+        let failure = Failure { check: "it".into(), runs: 6, point: 3, detail: "seen".into() };
+        assert_eq!(swept.failures, [failure]);
         assert_eq!((swept.points.len(), swept.points[1].disturbed, swept.points[2].failed), (6, 6, 6));
         let [series] = &swept.shown()[..] else { panic!("one series is shown") };
         assert_eq!(

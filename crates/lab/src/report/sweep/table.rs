@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Finished, Series, Swept};
+use super::{Failure, Finished, Series, Swept};
 use crate::language::sweep::{Average, Axis, Point, plain};
 use crate::report::Section;
 use crate::report::csv::cell;
@@ -21,6 +21,15 @@ impl Swept {
             let _ = writeln!(
                 text,
                 "no run has measured {name}: `sweep.csv` has the names of all that was measured"
+            );
+        }
+        for Failure { check, runs, point, detail } in &self.failures {
+            let at = self.point(*point).map_or_else(String::new, |at| at.values.text());
+            let at = if at.is_empty() { at } else { format!(" at {at}") };
+            let _ = writeln!(
+                text,
+                "FAILED  {check}: in {runs} of {} runs, first{at}\n        {detail}",
+                self.runs
             );
         }
         let points = self.points.len();
@@ -145,6 +154,7 @@ pub(super) fn short(value: f64) -> String {
         100.0.. => 1,
         10.0.. => 2,
         1.0.. => 3,
+        0.1.. => 4,
         0.01.. => 5,
         _ => return format!("{value:.2e}"),
     };
@@ -165,6 +175,10 @@ mod tests {
         assert_eq!(lines[0], "rtt_ms/p50, ms");
         assert_eq!(lines[1], "sessions mode median 95 % interval min max runs");
         assert!(lines[2].starts_with("1 a 13.5 11") && lines[2].ends_with(" 11 16 6"), "{text}");
+        assert!(
+            lines.contains(&"FAILED it: in 6 of 36 runs, first at sessions=10, mode=a".to_owned()),
+            "{text}"
+        );
         assert_eq!(
             lines.last().map(String::as_str),
             Some("x: 36 runs at 6 points, 6 with a failed check, 6 disturbed by other programs")
