@@ -21,3 +21,11 @@ die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
 # Is version $1 at least $2?
 at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+
+# The directory of each package with tests of the real kernel, and their program, so that they can run beside each other; cargo runs them
+# one after another.
+kernel_programs() { # options of cargo test...
+    local built
+    built=$(cargo test --workspace --locked --test namespace --no-run --message-format json "$@" 2>/dev/null) || return 1
+    sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"executable":"\([^"]*namespace-[^"]*\)".*/\1 \2/p' <<<"$built" | sort -k 2
+}

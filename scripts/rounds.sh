@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs the tests of the kernel and all scenarios again and again from one build: what fails by chance fails in one of the rounds.
 # usage: rounds.sh COUNT [BUSY]. With BUSY so many processors are busy with something else meanwhile. Nothing gets a second run.
-# SIDE_BY_SIDE=N: so many scenarios run at a time, 5 without it, as in make test. BESIDE=WORDS: what else keeps processors busy, for the log.
+# SIDE_BY_SIDE=N: so many scenarios run at a time, 8 without it, as in make test. BESIDE=WORDS: what else keeps processors busy, for the log.
 # The log goes to target/rounds.log, a line for each round and for each failure; it names the build by the hash of its programs.
 # target/rounds.times has how long each scenario took: in the next round the longest begins first.
 set -u
@@ -16,9 +16,7 @@ export CARGO_INCREMENTAL=0
 features=signalbox-linux/namespace-tests,signalbox-lab/namespace-tests,signalboxd/namespace-tests
 say "building"
 cargo build --release --quiet --locked -p signalboxd -p signalbox -p signalbox-lab-command || exit 1
-built=$(cargo test --locked --workspace --features "$features" --test namespace --no-run --message-format json 2>/dev/null) || exit 1
-# The directory of each package with such tests, and its program.
-programs=$(sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"executable":"\([^"]*namespace-[^"]*\)".*/\1 \2/p' <<<"$built" | sort -k 2)
+programs=$(kernel_programs --features "$features") || exit 1
 [ -n "$programs" ] || die "cargo names no program with tests of the kernel"
 SIGNALBOX_BIN=$(cd "$bin" && pwd)
 export SIGNALBOX_BIN RUST_BACKTRACE=0
@@ -67,7 +65,7 @@ for ((round = 1; round <= count; round++)); do
         */crates/lab\ *) wait "${tests[n]}" || fault="the tests of the kernel ended with $?" ;;
         esac
     done
-    longest_first | xargs -P "${SIDE_BY_SIDE:-5}" -I '{}' bash -c 'scenario "$1"' _ '{}' >"$results/scenarios"
+    longest_first | xargs -P "${SIDE_BY_SIDE:-8}" -I '{}' bash -c 'scenario "$1"' _ '{}' >"$results/scenarios"
     for one in "${tests[@]}"; do
         wait "$one" || fault="the tests of the kernel ended with $?"
     done

@@ -79,6 +79,31 @@ run_group() { # name, arguments of cargo test...
     return "${PIPESTATUS[0]}"
 }
 
+# The tests of the kernel mostly wait for it, so their programs run beside each other; each has network namespaces of its own.
+run_kernel_tests() {
+    local programs place program running=() status=0
+    programs=$(kernel_programs "${features[@]}")
+    if [ -z "$programs" ]; then
+        echo "    error: cargo names no program with tests of the kernel"
+        return 1
+    fi
+    while read -r place program; do
+        {
+            (
+                cd "$place" || exit 1
+                echo "     Running $(basename "$place")/tests/namespace/main.rs"
+                exec "$program" --show-output
+            ) 2>&1 | tee "$logs/kernel.$(basename "$place")" | digest
+            exit "${PIPESTATUS[0]}"
+        } &
+        running+=($!)
+    done <<<"$programs"
+    for program in "${running[@]}"; do
+        wait "$program" || status=1
+    done
+    return $status
+}
+
 run_tests() {
     # The lab runs the programs that people run.
     SIGNALBOX_BIN=$(cd "$bin" && pwd)
@@ -86,9 +111,9 @@ run_tests() {
     # A property that shrinks its case panics hundreds of times; their backtraces would bury the message.
     export RUST_BACKTRACE=0
     local status=0 kernel= counts
-    # Namespace tests mostly wait for the kernel, campaigns compute, so they run at the same time.
+    # Campaigns compute, so they run at the same time as the tests of the kernel.
     if [ ${#features[@]} -gt 0 ]; then
-        run_group namespace --test namespace &
+        run_kernel_tests &
         kernel=$!
     fi
     run_group programs --lib --bins --test '[!n]*' --test 'n[!a]*' || status=1
@@ -111,8 +136,8 @@ oracle() {
     SIGNALBOX_SEEDS=${SIGNALBOX_SEEDS:-100000} cargo test --quiet --workspace --locked "${features[@]}" --test oracle policy::
 }
 
-# Scenarios mostly wait, so five run at a time; each has namespaces of its own. They measure times on a machine that others may
-# use too: one that fails runs a second time, alone. Both results are printed, and the end names it.
+# Scenarios mostly wait, so eight run at a time (SIDE_BY_SIDE); each has namespaces of its own. They measure times on a machine that
+# others may use too: one that fails runs a second time, alone. Both results are printed, and the end names it.
 run_scenario() { # name, folder of the results
     local start=$SECONDS status=FAILED
     if "$bin/signalbox" lab run "$1" --json >"$2/$1" 2>&1; then status=ok; fi
@@ -126,7 +151,7 @@ export bin
 run_scenarios() { # names...
     local results name status=0
     results=$(mktemp -d)
-    printf '%s\n' "$@" | xargs -P 5 -I '{}' bash -c 'run_scenario "$1" "$2"' _ '{}' "$results"
+    printf '%s\n' "$@" | xargs -P "${SIDE_BY_SIDE:-8}" -I '{}' bash -c 'run_scenario "$1" "$2"' _ '{}' "$results"
     for name in "$@"; do
         if [ ! -e "$results/$name.failed" ]; then
             passed=$((passed + 1))
