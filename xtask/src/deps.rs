@@ -45,6 +45,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("signalbox-example-trail", &["signalbox-core", "signalbox-node"]),
     ("signalbox-record", &["signalbox-core", "signalbox-wire"]),
     ("signalbox-linux", &["signalbox-core"]),
+    ("signalbox-attached", &["signalbox-core", "signalbox-linux", "signalbox-node"]),
     ("signalbox-api", &[]),
     ("signalbox-cli", &[]),
     ("signalbox-json", &["signalbox-api"]),
@@ -104,6 +105,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "signalboxd",
         &[
             "signalbox-api",
+            "signalbox-attached",
             "signalbox-config",
             "signalbox-core",
             "signalbox-json",

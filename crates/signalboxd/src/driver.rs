@@ -1,9 +1,9 @@
 //! The event loop: everything that happens to the node passes here, one thing at a time.
 
 mod counted;
-mod engine;
 mod kernel;
 mod neighbors;
+mod query;
 mod repair;
 mod selftest;
 mod stop;
@@ -17,14 +17,15 @@ mod watchers;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use signalbox_core::Time;
+use signalbox_attached::{Attached, Listener, Recording};
 use signalbox_core::node::Input;
+use signalbox_core::{Entry, Time};
 use signalbox_linux::clock::Clock;
 use signalbox_linux::pinhole::Pinholes;
 use signalbox_linux::stream::{StreamBuffer, StreamEvent};
 use signalbox_linux::traffic::Enforcer;
 use signalbox_linux::{Batch, Change, Failure, Io, MulticastRoute, Undeliverable};
-use signalbox_node::{Command, Node};
+use signalbox_node::{Command, Event, Node};
 use tokio::sync::mpsc::{self, error::TryRecvError};
 
 use crate::api::{InterfaceNames, held};
@@ -39,7 +40,6 @@ use crate::report::Reporter;
 use crate::requests::LoopRequest;
 use counted::Counted;
 pub(crate) use counted::DaemonCounters;
-use engine::Engine;
 pub(crate) use kernel::Enforced;
 use neighbors::MovedNeighbors;
 use repair::KernelRepair;
@@ -62,7 +62,9 @@ const READ_AGAIN: Duration = Duration::from_secs(1);
 
 /// The node with its sockets, its clock and its clients.
 pub(crate) struct Driver {
-    engine: Engine,
+    engine: Attached,
+    /// What is known of the interception; `None` where no packets are intercepted.
+    interception: Option<Interception>,
     clock: Clock,
     batch: Batch,
     /// Octets of one stream event. The streams' own buffers are written to while an event is read.
@@ -101,8 +103,10 @@ impl Driver {
         names: InterfaceNames,
         (notifier, decisions): (Notifier, Decisions),
     ) -> Self {
+        let recording = recorder.map(|recorder| Box::new(recorder) as Box<dyn Recording>);
         let mut driver = Self {
-            engine: Engine::new(node, io, kernel, recorder),
+            engine: Attached::new(node, io, (kernel.reservations, kernel.pinholes), recording),
+            interception: None,
             clock,
             batch: Batch::new(),
             octets: StreamBuffer::new(),
@@ -320,12 +324,7 @@ impl Driver {
                 }
                 Ok(LoopRequest::Query(query)) => {
                     self.counters.questions += 1;
-                    let daemon = DaemonNumbers {
-                        counters: self.clients.counted(self.counters),
-                        measurements: &self.measurements,
-                        start_unix_us: self.clock.start_unix_us(),
-                    };
-                    self.engine.query(self.clock.now(), daemon, query);
+                    self.query(query);
                 }
                 Err(TryRecvError::Empty) => return Ok(true),
                 Err(TryRecvError::Disconnected) => bail!("the control service ended"),
@@ -366,8 +365,9 @@ impl Driver {
     }
 
     fn input(&mut self, input: Input<'_, Command>) {
-        let mut clients = Listeners { clients: &mut self.clients, measurements: &mut self.measurements };
-        feed(&mut self.engine, &mut clients, self.clock.now(), input);
+        let now = self.clock.now();
+        let Self { engine, clients, measurements, turn, .. } = self;
+        engine.feed(now, input, &mut Listeners { clients, measurements, turn });
     }
 
     /// Returns how many packets were processed.
@@ -384,28 +384,15 @@ impl Driver {
                     return packets;
                 }
             }
-            self.take_batch();
+            let now = self.clock.now();
+            let Self { engine, batch, clients, measurements, turn, .. } = self;
+            engine.packets(now, batch, &mut Listeners { clients, measurements, turn });
             self.flush();
             if self.batch.len() < self.batch.capacity() {
                 return packets;
             }
         }
         packets
-    }
-
-    /// Gives the node the packets that were received together.
-    fn take_batch(&mut self) {
-        let now = self.clock.now();
-        let (mut ahead, mut prepared) = (self.batch.octets(), 0);
-        for packet in self.batch.iter() {
-            if prepared == 0 {
-                prepared = self.engine.node.prepare(&mut ahead);
-            }
-            prepared -= 1;
-            self.turn.packet(packet.entry);
-            let mut clients = Listeners { clients: &mut self.clients, measurements: &mut self.measurements };
-            feed(&mut self.engine, &mut clients, now, Input::Packet(packet));
-        }
     }
 
     /// Reports to the node what routers and hosts could not deliver. Returns the number of reports.
@@ -433,8 +420,9 @@ impl Driver {
                 }
             };
             events += 1;
-            let mut clients = Listeners { clients: &mut self.clients, measurements: &mut self.measurements };
-            feed(&mut self.engine, &mut clients, self.clock.now(), input);
+            let now = self.clock.now();
+            let Self { engine, clients, measurements, turn, .. } = self;
+            engine.feed(now, input, &mut Listeners { clients, measurements, turn });
         }
     }
 
@@ -505,7 +493,9 @@ impl Driver {
     fn report(&mut self) {
         self.unreported = false;
         self.engine.flush_recording();
-        let counters = self.engine.counted(self.clients.counted(self.counters)).with(&self.engine.node);
+        let Attached { node, io, enforcer, pinholes, .. } = &self.engine;
+        let daemon = self.clients.counted(self.counters);
+        let counters = Counted::new(daemon, io, enforcer.as_ref(), pinholes.as_ref()).with(node);
         let lines = self.reporter.look(self.clock.now(), counters);
         for line in lines {
             line.log();
@@ -513,27 +503,25 @@ impl Driver {
     }
 }
 
-/// Gives the node an input, passes its events on to clients, and gives it the commands that follow from that.
-fn feed(engine: &mut Engine, to: &mut Listeners<'_>, now: Time, input: Input<'_, Command>) {
-    engine.feed(now, input, &mut |event| to.clients.deliver(now, event, to.measurements));
-    while let Some(command) = to.clients.next_pending() {
-        engine.feed(now, Input::Command(command), &mut |event| {
-            to.clients.deliver(now, event, to.measurements);
-        });
-    }
-}
-
 /// Where events of the node go.
 struct Listeners<'a> {
     clients: &'a mut Clients,
     measurements: &'a mut Measurements,
+    turn: &'a mut Turn,
 }
 
-/// What the daemon itself counts and measures.
-struct DaemonNumbers<'a> {
-    counters: DaemonCounters,
-    measurements: &'a Measurements,
-    start_unix_us: u64,
+impl Listener for Listeners<'_> {
+    fn packet(&mut self, entry: Entry) {
+        self.turn.packet(entry);
+    }
+
+    fn event(&mut self, now: Time, event: Event) {
+        self.clients.deliver(now, event, self.measurements);
+    }
+
+    fn next_command(&mut self) -> Option<Command> {
+        self.clients.next_pending()
+    }
 }
 
 fn stream_input<C>(event: StreamEvent<'_>) -> Input<'_, C> {

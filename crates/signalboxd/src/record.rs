@@ -5,6 +5,7 @@ use std::io::{BufWriter, Read, Seek};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use signalbox_attached::Recording;
 use signalbox_config::Record;
 use signalbox_core::Time;
 use signalbox_core::node::Input;
@@ -29,9 +30,11 @@ impl Recorder {
         tracing::warn!(path = %path.display(), "recording; the file holds this node's secrets");
         Ok(Some(Self { writer }))
     }
+}
 
+impl Recording for Recorder {
     /// Records an input. A failure ends the recording, not the daemon.
-    pub(crate) fn record(&mut self, now: Time, input: &Input<'_, Command>) {
+    fn record(&mut self, now: Time, input: &Input<'_, Command>) {
         if !self.writer.is_open() {
             return;
         }
@@ -42,8 +45,7 @@ impl Recorder {
         }
     }
 
-    /// Writes what is buffered.
-    pub(crate) fn flush(&mut self) {
+    fn flush(&mut self) {
         if let Err(error) = self.writer.flush() {
             tracing::warn!(%error, "the recording is not written");
         }

@@ -122,13 +122,13 @@ impl Driver {
     /// When the test goes on at the latest; `None`: there is none, or no packets are intercepted, and reports of
     /// changes ask in vain.
     pub(super) fn self_test_due(&self) -> Option<Time> {
-        self.engine.interception.as_ref().and_then(|_| self.self_test.due())
+        self.interception.as_ref().and_then(|_| self.self_test.due())
     }
 
     /// Goes on with the test of the interception.
     pub(super) fn self_test(&mut self) {
         let now = self.clock.now();
-        if self.engine.interception.is_none() {
+        if self.interception.is_none() {
             return;
         }
         match self.self_test.step(now, self.engine.io.is_self_test_complete()) {
@@ -145,13 +145,13 @@ impl Driver {
 
     /// The rules and routes show this to be in the way.
     pub(super) fn judged(&mut self, routing: Vec<String>) {
-        self.engine.interception.get_or_insert_with(Interception::new);
+        self.interception.get_or_insert_with(Interception::new);
         self.learn(|known| known.routing = routing);
     }
 
     /// Changes what is known of the interception, and logs what is new.
     fn learn(&mut self, change: impl FnOnce(&mut Interception)) {
-        let Some(known) = &mut self.engine.interception else { return };
+        let Some(known) = &mut self.interception else { return };
         let before = known.clone();
         change(known);
         let (was, faults) = (before.faults(), known.faults());

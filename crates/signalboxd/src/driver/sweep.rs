@@ -13,7 +13,7 @@ use signalbox_core::{IfIndex, Time};
 use signalbox_node::resources::GrantId;
 
 use super::Driver;
-use super::engine::Routed;
+use super::query::Routed;
 use crate::course::{self, Routing};
 
 /// Time between two ticks of one pass over all reservations.

@@ -43,7 +43,7 @@ pub(crate) fn every_counter(node: &Node) -> Vec<Counter> {
     let counters_of = |entry: signalbox_core::EntryRequest| -> Vec<Counter> {
         let counter = Counter::of(entry.subsystem);
         match entry.entry {
-            signalbox_core::Entry::Udp(_) => UdpCounters::default().iter().map(counter).collect(),
+            Entry::Udp(_) => UdpCounters::default().iter().map(counter).collect(),
             _ => IpCounters::default().iter().map(counter).collect(),
         }
     };

@@ -3,6 +3,7 @@
 
 use signalbox_api::v1;
 use signalbox_api::v1::watch_events_response::Event;
+use signalbox_attached::Attached;
 use signalbox_core::node::Interface;
 use signalbox_core::{SessionChange, SessionEvent};
 use signalbox_node::resources::decision::Decision;
@@ -11,7 +12,6 @@ use signalbox_show::gist;
 use tokio::sync::mpsc;
 
 use super::Driver;
-use super::engine::Engine;
 use super::turn::Part;
 use crate::api::{held, node, types};
 use crate::clients::RequestId;
@@ -179,7 +179,7 @@ impl Driver {
             return;
         }
         self.done(Part::Sending, 0);
-        let Engine { node, io, .. } = &mut self.engine;
+        let Attached { node, io, .. } = &mut self.engine;
         if self.watchers.serve(node, io.interfaces()) {
             // There are more: go on after the network had its turn.
             io.waker().wake();

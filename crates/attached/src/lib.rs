@@ -1,37 +1,52 @@
-//! The node with its sockets, routes and queues.
+//! A node with its sockets, routes, queues and pinholes: what an event loop does for each message.
+//!
+//! It is a crate of its own so that it is optimized as the engines are. The rest of the daemon serves clients, takes much longer to
+//! compile, and is optimized less.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use signalbox_core::node::{
-    Input, Interface, NoRoute, NodeEngine, Output, Route, RouteQuery, StreamError, StreamKind,
-};
+use signalbox_core::node::{Input, NodeEngine, Output, RouteQuery, StreamError, StreamKind};
 use signalbox_core::pinhole::{PinholeError, PinholeId};
 use signalbox_core::traffic::{FlowFilter, ReserveError};
-use signalbox_core::{Counter, Time};
+use signalbox_core::{Entry, Time};
 use signalbox_linux::pinhole::Pinholes;
 use signalbox_linux::traffic::Enforcer;
-use signalbox_linux::{Io, MulticastRoute};
+use signalbox_linux::{Batch, Io, MulticastRoute};
 use signalbox_node::{Command, Event, Node};
 
-use super::{Counted, DaemonCounters, DaemonNumbers, Enforced, Interception};
-use crate::course::Routing;
-use crate::metrics::Measured;
-use crate::record::Recorder;
-use crate::requests::Query;
-use crate::view::{Kernel, View};
+/// What hears of packets and events.
+pub trait Listener {
+    /// The node gets a packet of this entry.
+    fn packet(&mut self, entry: Entry);
+
+    /// The node has this event.
+    fn event(&mut self, now: Time, event: Event);
+
+    /// A command that follows from the events so far.
+    fn next_command(&mut self) -> Option<Command>;
+}
+
+/// What records the inputs of a node.
+pub trait Recording {
+    /// Records an input.
+    fn record(&mut self, now: Time, input: &Input<'_, Command>);
+
+    /// Writes what is buffered.
+    fn flush(&mut self);
+}
 
 /// A node whose packets are sent, and whose route lookups and listeners are answered at once.
-pub(super) struct Engine {
-    pub(super) node: Node,
-    pub(super) io: Io,
+pub struct Attached {
+    /// The node.
+    pub node: Node,
+    /// Its sockets and routes.
+    pub io: Io,
     /// Passes reservations to the kernel, on a node that reserves.
-    pub(super) enforcer: Option<Enforcer>,
+    pub enforcer: Option<Enforcer>,
     /// Opens pinholes in the kernel, on a firewall or NAT.
-    pub(super) pinholes: Option<Pinholes>,
-    /// What is known of the interception; `None` where no packets are intercepted.
-    pub(super) interception: Option<Interception>,
-    recorder: Option<Recorder>,
+    pub pinholes: Option<Pinholes>,
+    recording: Option<Box<dyn Recording>>,
     /// Route lookups that the node asked for and that are not answered yet; empty between inputs. Answered in order: no
     /// message that waits for its route may overtake another.
     lookups: VecDeque<(u64, RouteQuery)>,
@@ -46,15 +61,21 @@ pub(super) struct Engine {
     unreported: Vec<(StreamKind, u16, StreamError)>,
 }
 
-impl Engine {
-    pub(super) fn new(node: Node, io: Io, kernel: Enforced, recorder: Option<Recorder>) -> Self {
+impl Attached {
+    /// A node with its sockets, with what it enforces in the kernel, and with what records its inputs.
+    #[must_use]
+    pub fn new(
+        node: Node,
+        io: Io,
+        (enforcer, pinholes): (Option<Enforcer>, Option<Pinholes>),
+        recording: Option<Box<dyn Recording>>,
+    ) -> Self {
         Self {
             node,
             io,
-            enforcer: kernel.reservations,
-            pinholes: kernel.pinholes,
-            interception: None,
-            recorder,
+            enforcer,
+            pinholes,
+            recording,
             lookups: VecDeque::new(),
             groups: Vec::new(),
             flows: Vec::new(),
@@ -63,9 +84,30 @@ impl Engine {
         }
     }
 
+    /// Gives the node packets that were received together.
+    pub fn packets(&mut self, now: Time, batch: &Batch, listener: &mut dyn Listener) {
+        let (mut ahead, mut prepared) = (batch.octets(), 0);
+        for packet in batch.iter() {
+            if prepared == 0 {
+                prepared = self.node.prepare(&mut ahead);
+            }
+            prepared -= 1;
+            listener.packet(packet.entry);
+            self.feed(now, Input::Packet(packet), listener);
+        }
+    }
+
+    /// Gives the node an input, its events to the listener, and the node the commands that follow from these.
+    pub fn feed(&mut self, now: Time, input: Input<'_, Command>, listener: &mut dyn Listener) {
+        self.input(now, input, listener);
+        while let Some(command) = listener.next_command() {
+            self.input(now, Input::Command(command), listener);
+        }
+    }
+
     /// Gives the node one input and drains it: datagrams are queued, streams written to, routes looked up and
-    /// answered, events given to `deliver`.
-    pub(super) fn feed(&mut self, now: Time, input: Input<'_, Command>, deliver: &mut dyn FnMut(Event)) {
+    /// answered, events given to `listener`.
+    fn input(&mut self, now: Time, input: Input<'_, Command>, listener: &mut dyn Listener) {
         self.handle(now, input);
         // Reservations of a node without enforcer. Our configuration makes no such node.
         let mut unenforced = Vec::new();
@@ -115,7 +157,7 @@ impl Engine {
                         }
                     }
                     Output::FindFlow { id, packets } => self.flows.push((id, packets)),
-                    Output::Event(event) => deliver(event),
+                    Output::Event(event) => listener.event(now, event),
                 }
             }
             if let Some((kind, port, error)) = self.unreported.pop() {
@@ -140,95 +182,22 @@ impl Engine {
     }
 
     /// When the node needs [`Input::Timer`].
-    pub(super) fn next_deadline(&mut self) -> Option<Time> {
+    pub fn next_deadline(&mut self) -> Option<Time> {
         *self.deadline.get_or_insert_with(|| self.node.next_deadline())
     }
 
-    /// Runs a query of a client. `daemon` is what the daemon counts and measures.
-    pub(super) fn query(&mut self, now: Time, daemon: DaemonNumbers<'_>, query: Query) {
-        let Self { node, io, enforcer, pinholes, interception, .. } = self;
-        let interception = interception.as_ref();
-        let (enforcer, pinholes) = (enforcer.as_mut(), pinholes.as_mut());
-        let mut kernel = QueryKernel { io, enforcer, pinholes, interception, daemon };
-        query.run(&mut View { now, node, kernel: &mut kernel });
-    }
-
-    /// What the sockets count, beside what the daemon does.
-    pub(super) fn counted(&self, daemon: DaemonCounters) -> Counted<'_> {
-        Counted::new(daemon, &self.io, self.enforcer.as_ref(), self.pinholes.as_ref())
-    }
-
-    /// Writes what the recorder has buffered.
-    pub(super) fn flush_recording(&mut self) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.flush();
+    /// Writes what the recording has buffered.
+    pub fn flush_recording(&mut self) {
+        if let Some(recording) = &mut self.recording {
+            recording.flush();
         }
     }
 
     fn handle(&mut self, now: Time, input: Input<'_, Command>) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.record(now, &input);
+        if let Some(recording) = &mut self.recording {
+            recording.record(now, &input);
         }
         self.deadline = None;
         self.node.handle(now, input);
-    }
-}
-
-/// What is beside the node, for queries.
-struct QueryKernel<'a> {
-    io: &'a mut Io,
-    enforcer: Option<&'a mut Enforcer>,
-    pinholes: Option<&'a mut Pinholes>,
-    interception: Option<&'a Interception>,
-    daemon: DaemonNumbers<'a>,
-}
-
-/// The kernel's answers about routes.
-pub(super) struct Routed<'a>(pub(super) &'a mut Io);
-
-impl Routing for Routed<'_> {
-    fn interfaces(&self) -> &[Interface] {
-        self.0.interfaces()
-    }
-
-    fn route(&mut self, query: &RouteQuery) -> Result<Route, NoRoute> {
-        self.0.route(query)
-    }
-}
-
-impl Routing for QueryKernel<'_> {
-    fn interfaces(&self) -> &[Interface] {
-        self.io.interfaces()
-    }
-
-    fn route(&mut self, query: &RouteQuery) -> Result<Route, NoRoute> {
-        self.io.route(query)
-    }
-}
-
-impl Kernel for QueryKernel<'_> {
-    fn enforcer(&mut self) -> Option<&mut Enforcer> {
-        self.enforcer.as_deref_mut()
-    }
-
-    fn pinholes(&mut self) -> Option<&mut Pinholes> {
-        self.pinholes.as_deref_mut()
-    }
-
-    fn interception(&self) -> Option<&Interception> {
-        self.interception
-    }
-
-    fn counters(&self, node: &Node) -> Vec<Counter> {
-        let (enforcer, pinholes) = (self.enforcer.as_deref(), self.pinholes.as_deref());
-        Counted::new(self.daemon.counters, self.io, enforcer, pinholes).with(node).collect()
-    }
-
-    fn histograms(&self) -> Vec<Measured> {
-        self.daemon.measurements.all()
-    }
-
-    fn start_unix_us(&self) -> u64 {
-        self.daemon.start_unix_us
     }
 }
