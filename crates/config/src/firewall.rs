@@ -51,13 +51,17 @@ impl Config {
     #[must_use]
     pub fn pinholes(&self) -> Option<PinholeConfig> {
         let opens = self.running().map(Protocol::opens).max().filter(|opens| *opens != Openings::Nothing)?;
+        Some(self.pinholes_with(opens))
+    }
+
+    pub(crate) fn pinholes_with(&self, opens: Openings) -> PinholeConfig {
         let default = PinholeConfig::default();
-        Some(PinholeConfig {
+        PinholeConfig {
             max: self.resources.0.max_pinholes.min(default.max),
             mark: self.firewall.mark,
             translate: opens == Openings::Bindings,
             accept_in: self.firewall.accept_in.clone(),
             ..default
-        })
+        }
     }
 }

@@ -179,15 +179,22 @@ impl Keys<'_> {
         let tree = self.table?.get(name)?;
         match kind.read(tree) {
             Ok(value) => Some(value),
-            Err(KindError { place, what }) => {
+            Err(KindError { place, what, others }) => {
                 let (form, range) = (kind.form(), kind.range());
                 let range = if range.is_empty() || form.contains(&range) {
                     String::new()
                 } else {
                     format!(", {range}")
                 };
-                let message = format!("{what}: write {form}{range}, such as {name} = {}", example());
-                self.error(place.unwrap_or(tree.place), name, message);
+                let right = format!("write {form}{range}, such as {name} = {}", example());
+                self.error(place.unwrap_or(tree.place), name, format!("{what}: {right}"));
+                // What is right was said with the first one.
+                let key = self.full(name);
+                if let Pass::Read(findings) = self.pass {
+                    for KindError { place, what, .. } in others {
+                        findings.error_of(place.unwrap_or(tree.place), &key, || what);
+                    }
+                }
                 None
             }
         }

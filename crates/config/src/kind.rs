@@ -23,11 +23,13 @@ pub(crate) struct KindError {
     pub(crate) place: Option<Place>,
     /// What is wrong, without the form that is right.
     pub(crate) what: String,
+    /// Further mistakes of the same value: a list has one for each wrong element.
+    pub(crate) others: Vec<Self>,
 }
 
 impl KindError {
     pub(crate) fn new(what: impl Into<String>) -> Self {
-        Self { place: None, what: what.into() }
+        Self { place: None, what: what.into(), others: Vec::new() }
     }
 
     /// A value out of its range.

@@ -34,8 +34,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use signalbox_core::{EntryRequest, NslpId};
-use signalbox_linux::IoConfig;
 use signalbox_linux::traffic::TrafficConfig;
+use signalbox_linux::{IoConfig, Leftovers};
 use signalbox_node::resources;
 
 pub use access::{Access, Role};
@@ -292,8 +292,21 @@ impl Config {
     /// What the kernel shall enforce; `None` if no protocol reserves.
     #[must_use]
     pub fn traffic(&self) -> Option<TrafficConfig> {
-        self.reserves()
-            .then(|| self.enforcement.enforcer(&self.admission(), self.kernel.own_mark, self.node.scope()))
+        self.reserves().then(|| self.enforcer())
+    }
+
+    fn enforcer(&self) -> TrafficConfig {
+        self.enforcement.enforcer(&self.admission(), self.kernel.own_mark, self.node.scope())
+    }
+
+    /// What a daemon of this node may have left in the kernel, also one with other protocols.
+    #[must_use]
+    pub fn leftovers(&self) -> Leftovers {
+        Leftovers {
+            io: self.io(Vec::new()),
+            traffic: self.enforcer(),
+            pinholes: self.pinholes_with(protocols::Openings::Bindings),
+        }
     }
 
     /// Whether a protocol that reserves runs.

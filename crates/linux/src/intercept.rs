@@ -217,7 +217,7 @@ pub(crate) fn rank(ipv6: bool, config: &IoConfig) -> Result<Rank, OpenError> {
 impl Drop for Interception {
     fn drop(&mut self) {
         if let Err(error) = self.take_away() {
-            tracing::warn!(%error, "interception rules stay behind");
+            tracing::warn!(%error, "interception rules stay behind; the next start replaces them, or signalboxd --clean removes them");
         }
     }
 }

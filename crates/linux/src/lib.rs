@@ -13,6 +13,7 @@
 //! * [`traffic`] makes the kernel enforce reservations.
 //! * [`pinhole`] makes the kernel let flows pass a firewall, and translate them.
 //! * `simulated` (a feature, for tests) is a kernel that a test makes.
+//! * [`Leftovers`] is what a daemon that did not end in order left in the kernel.
 //! * [`clock`] and [`memory`] measure this process and machine. [`program`] finds other programs of ours.
 //!
 //! Everything that this crate makes in the kernel has a fixed name or number, by which it is found and removed: the
@@ -31,6 +32,7 @@ pub mod helper;
 pub mod ingress;
 mod intercept;
 mod io;
+mod leftovers;
 pub mod memory;
 pub mod multicast;
 mod netlink;
@@ -49,6 +51,7 @@ pub mod traffic;
 
 pub use error::OpenError;
 pub use io::{Batch, Failure, Io, IoConfig, IpCounters, Judged, Ready, UdpCounters, Undeliverable, Waker};
+pub use leftovers::Leftovers;
 pub use netlink::{Change, MulticastRoute, interface_names, rules_before};
 pub use scope::Scope;
 pub use stream::kernel_speaks_sctp;

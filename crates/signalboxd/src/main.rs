@@ -17,6 +17,7 @@
 
 mod access;
 mod api;
+mod clean;
 mod clients;
 mod connection;
 mod course;
@@ -85,11 +86,14 @@ struct Arguments {
     /// Hold the privileges for a daemon that has none, at the socket privileges.helper, and do nothing else.
     #[arg(long, conflicts_with = "check")]
     helper: bool,
+    /// Only remove what a daemon that crashed left in the kernel, and print it: rules, routes, tables of nftables and queues.
+    #[arg(long, conflicts_with_all = ["check", "helper"])]
+    clean: bool,
 }
 
 const HELP: &str = "\
 EXIT STATUS:
-  0  it was stopped, or the configuration is fine
+  0  it was stopped, or the configuration is fine, or all is removed
   1  it could not run
   2  the command line or the configuration is wrong
 
@@ -98,6 +102,7 @@ EXAMPLES:
   signalboxd --config r1.toml --check
   ip netns exec r1 signalboxd --config r1.toml
   signalboxd --config r1.toml --helper
+  signalboxd --config r1.toml --clean
 
 It needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_NET_BIND_SERVICE, and gives up at its start what it does not need later
 ([privileges]); or its helper has them. It logs to standard error, stops cleanly on SIGTERM and SIGINT, and reads its
@@ -116,6 +121,18 @@ fn main() -> ExitCode {
         // Where the line cannot be printed, the exit status gives the result.
         let _ = writeln!(io::stdout(), "{}: OK", arguments.config.display());
         return ExitCode::SUCCESS;
+    }
+    if arguments.clean {
+        return match clean::clean(&config) {
+            Ok(removed) => {
+                let lines = removed.iter().map(|what| format!("removed: {what}\n")).collect::<String>();
+                let text = if lines.is_empty() { "nothing is left to remove\n" } else { &lines };
+                // Where it cannot be printed, the exit status gives the result.
+                let _ = io::stdout().write_all(text.as_bytes());
+                ExitCode::SUCCESS
+            }
+            Err(error) => fail(&format_args!("{error:#}"), 1),
+        };
     }
     let log = log::start(&config.log);
     for warning in warnings {

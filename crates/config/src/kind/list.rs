@@ -16,12 +16,20 @@ impl<K: Kind> Kind for List<K> {
 
     fn read(&self, value: &Tree) -> Result<Self::Value, KindError> {
         let Value::List(elements) = &value.value else { return Ok(vec![self.0.read(value)?]) };
-        let one = |element: &Tree| {
-            self.0
-                .read(element)
-                .map_err(|wrong| KindError { place: Some(wrong.place.unwrap_or(element.place)), ..wrong })
-        };
-        elements.iter().map(one).collect()
+        let (mut values, mut mistakes) = (Vec::with_capacity(elements.len()), Vec::new());
+        for element in elements {
+            match self.0.read(element) {
+                Ok(value) => values.push(value),
+                Err(wrong) => {
+                    mistakes.push(KindError { place: Some(wrong.place.unwrap_or(element.place)), ..wrong })
+                }
+            }
+        }
+        let mut mistakes = mistakes.into_iter();
+        match mistakes.next() {
+            None => Ok(values),
+            Some(first) => Err(KindError { others: mistakes.collect(), ..first }),
+        }
     }
 
     fn show(&self, value: &Self::Value) -> String {

@@ -34,6 +34,30 @@ fn every_mistake_is_reported_with_place_range_and_example() {
     );
 }
 
+/// What is right is said once, with the first of them.
+#[test]
+fn each_wrong_element_of_a_list_is_named() {
+    let mistakes = read("[node]\nprotocols = [\"gist\", \"ospf\", \"qos\", \"bgp\"]\n").unwrap_err();
+    let [first, second] = mistakes.as_slice() else { panic!("{mistakes:?}") };
+    assert!(
+        first.starts_with("node.toml:3:22: node.protocols: \"ospf\" is unknown: write a list; each "),
+        "{first}"
+    );
+    assert_eq!(second, "node.toml:3:37: node.protocols: \"bgp\" is unknown");
+    let rules = "[[policy.rules]]\naction = \"deny\"\nfrom = [\"192.0.2.0/24\", \"x\", 5]\n";
+    assert_eq!(read(rules).unwrap_err().len(), 2);
+}
+
+/// A rate may be written with what it is for.
+#[test]
+fn a_rate_can_have_the_second() {
+    let rule = |rate: &str| {
+        let text = format!("[[policy.rules]]\naction = \"allow\"\nmax_rate = \"{rate}\"\n");
+        settings(&text).resources.rules[0].max_rate
+    };
+    assert_eq!((rule("10mbit/s"), rule("10mbit")), (Some(Rate(1_250_000)), Some(Rate(1_250_000))));
+}
+
 /// Who may send a configuration to be checked chooses how many mistakes it has.
 #[test]
 fn of_many_mistakes_the_first_hundred_are_listed() {

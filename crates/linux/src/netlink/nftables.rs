@@ -25,6 +25,7 @@ pub(crate) const NFPROTO_IPV4: u8 = 2;
 pub(crate) const NFPROTO_IPV6: u8 = 10;
 
 const NFT_MSG_NEWTABLE: u16 = message(0);
+pub(crate) const NFT_MSG_GETTABLE: u16 = message(1);
 const NFT_MSG_DELTABLE: u16 = message(2);
 const NFT_MSG_NEWCHAIN: u16 = message(3);
 const NFT_MSG_GETCHAIN: u16 = message(4);
@@ -32,8 +33,9 @@ const NFT_MSG_DELCHAIN: u16 = message(5);
 const NFT_MSG_NEWRULE: u16 = message(6);
 const NFT_MSG_GETRULE: u16 = message(7);
 const NFT_MSG_DELRULE: u16 = message(8);
-const NFTA_TABLE_NAME: u16 = 1;
+pub(crate) const NFTA_TABLE_NAME: u16 = 1;
 const NFTA_TABLE_FLAGS: u16 = 2;
+const NFTA_TABLE_OWNER: u16 = 7;
 /// Flag of a table: it belongs to the socket of the request. No other program can change or flush it (Linux 5.12).
 pub(crate) const NFT_TABLE_F_OWNER: u32 = 2;
 /// Flag of a table: it stays when its owner's socket is closed, and another socket can become the owner (Linux 6.9).
@@ -138,6 +140,30 @@ pub(crate) fn table_with(requests: &mut Batch, family: u8, name: &str, flags: i3
 /// Appends the deletion of a table with all that it holds.
 pub(crate) fn delete_table(requests: &mut Batch, family: u8, name: &str) {
     requests.begin(NFT_MSG_DELTABLE, 0, &about(family)).attribute(NFTA_TABLE_NAME, &text(name));
+}
+
+/// A table of the kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Table {
+    pub(crate) family: u8,
+    pub(crate) name: String,
+    /// The netlink port of the socket that it belongs to; 0: it belongs to none, or to one that is closed.
+    pub(crate) owner: u32,
+}
+
+/// All tables of all families.
+pub(crate) fn tables() -> io::Result<Vec<Table>> {
+    let mut connection = Connection::open_for(NETLINK_NETFILTER)?;
+    connection.begin(NFT_MSG_GETTABLE, libc::NLM_F_DUMP, &about(0)).list(|message| {
+        let ([family, ..], attributes) = message.split::<4>()?;
+        let name = find(attributes, NFTA_TABLE_NAME)?;
+        let owner = find(attributes, NFTA_TABLE_OWNER).and_then(|octets| octets.first_chunk());
+        Some(Table {
+            family: *family,
+            name: String::from_utf8_lossy(name).trim_end_matches('\0').to_owned(),
+            owner: owner.map_or(0, |octets| u32::from_be_bytes(*octets)),
+        })
+    })
 }
 
 /// Appends a request for a chain that the kernel calls at a hook, with a priority.

@@ -32,6 +32,7 @@ use conntrack::Flows;
 use flow::{Action, Flow, Tuple};
 use index::{Held, Index};
 use ruleset::Entry;
+pub(crate) use ruleset::TABLE;
 use table::Table;
 use walks::Walks;
 
@@ -546,7 +547,7 @@ impl Pinholes {
 impl Drop for Pinholes {
     fn drop(&mut self) {
         if let Err(error) = self.take_away() {
-            tracing::warn!(%error, "the table of pinholes stays behind");
+            tracing::warn!(%error, "the table of pinholes stays behind; signalboxd --clean removes it");
         }
     }
 }

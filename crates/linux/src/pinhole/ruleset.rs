@@ -15,7 +15,7 @@ use crate::netlink::nftables::set::{self, Element, Form, Set, Value};
 use crate::netlink::nftables::{self, Hook, MANGLE, NFPROTO_INET};
 
 /// Name of our table, in family `inet`.
-pub(super) const TABLE: &str = "signalbox_pinholes";
+pub(crate) const TABLE: &str = "signalbox_pinholes";
 /// Most elements of a set of ranges. The cost of a change grows with their number.
 pub(super) const MOST_RANGES: u32 = 1024;
 

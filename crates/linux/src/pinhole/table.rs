@@ -19,12 +19,11 @@ use crate::netlink::Batch;
 use crate::netlink::codec::{Connection, find, u32_of};
 use crate::netlink::nftables::set::{self, Change, Element, State, Stored};
 use crate::netlink::nftables::{
-    self, NFPROTO_INET, NFT_TABLE_F_OWNER, NFT_TABLE_F_PERSIST, about, message, text, transact,
+    self, NFPROTO_INET, NFT_MSG_GETTABLE, NFT_TABLE_F_OWNER, NFT_TABLE_F_PERSIST, NFTA_TABLE_NAME, about,
+    message, text, transact,
 };
 
-const NFT_MSG_GETTABLE: u16 = message(1);
 const NFT_MSG_GETGEN: u16 = message(16);
-const NFTA_TABLE_NAME: u16 = 1;
 const NFTA_GEN_ID: u16 = 1;
 
 /// Our table.

@@ -8,6 +8,7 @@ use super::link::Link;
 use super::nft::Maps;
 use super::{Enforcer, htb, nft};
 use crate::error::OpenError;
+use crate::netlink::codec::Connection;
 use crate::netlink::interfaces::{self, LinkLayer};
 
 impl Enforcer {
@@ -116,45 +117,73 @@ impl Enforcer {
         }
     }
 
-    /// The interfaces that are this enforcer's: those of its VRF. Without one, all but those of VRFs, unless the configuration names
-    /// them: other daemons may have queues there.
     fn interfaces(&mut self) -> io::Result<Vec<LinkLayer>> {
-        let mut links = interfaces::links(&mut self.connection)?;
-        let TrafficConfig { scope, links: wanted, .. } = &self.config;
-        let vrfs: Vec<u32> = links.iter().filter(|one| one.vrf).map(|one| one.ifindex).collect();
-        match scope.vrf() {
-            Some(vrf) => {
-                let device = links.iter().find(|one| one.vrf && one.name == vrf).map(|one| one.ifindex);
-                links.retain(|one| [one.ifindex, one.master].map(Some).contains(&device));
-            }
-            None => links
-                .retain(|one| !vrfs.contains(&one.master) || wanted.iter().any(|link| link.name == one.name)),
-        }
-        Ok(links)
+        own_interfaces(&mut self.connection, &self.config)
     }
 
     /// Removes what an earlier process of ours left, except the queues of these links.
     pub(super) fn sweep(&mut self, kept: &Kept) -> Result<(), OpenError> {
-        let with_cause = |what: &str, error: &io::Error| match error.raw_os_error() {
-            Some(libc::EPERM) => OpenError::net_admin(what, error),
-            _ => OpenError::system(what, error),
-        };
-        let ours = htb::ours(&mut self.connection)
-            .map_err(|error| with_cause("reading the queueing disciplines", &error))?;
-        let kept = |ifindex: &u32| kept.links.iter().any(|link| link.ifindex.0 == *ifindex);
-        let own = self.interfaces().map_err(|error| with_cause("reading the interfaces", &error))?;
-        let own = |ifindex: &u32| own.iter().any(|one| one.ifindex == *ifindex);
-        for ifindex in ours.iter().filter(|ifindex| own(ifindex) && !kept(ifindex)) {
-            tracing::info!(ifindex, "removing the queues of an earlier run");
-            htb::remove(&mut self.connection, *ifindex)
-                .map_err(|error| with_cause("removing old queues", &error))?;
-        }
+        let kept = |ifindex: u32| kept.links.iter().any(|link| link.ifindex.0 == ifindex);
+        let found = remove_queues(&mut self.connection, &self.config, kept)?;
         // Without queues there were no maps, or they have no effect and are removed when ours are made.
-        if ours.is_empty() && self.config.ebpf {
+        if found.nowhere && self.config.ebpf {
             Ok(())
         } else {
             nft::remove(&self.config.scope.name(nft::TABLE))
                 .map_err(|error| with_cause("removing old nftables maps", &error))
         }
+    }
+}
+
+/// The interfaces that are those of an enforcer: those of its VRF. Without one, all but those of VRFs, unless the configuration names
+/// them: other daemons may have queues there.
+fn own_interfaces(connection: &mut Connection, config: &TrafficConfig) -> io::Result<Vec<LinkLayer>> {
+    let mut links = interfaces::links(connection)?;
+    let TrafficConfig { scope, links: wanted, .. } = config;
+    let vrfs: Vec<u32> = links.iter().filter(|one| one.vrf).map(|one| one.ifindex).collect();
+    match scope.vrf() {
+        Some(vrf) => {
+            let device = links.iter().find(|one| one.vrf && one.name == vrf).map(|one| one.ifindex);
+            links.retain(|one| [one.ifindex, one.master].map(Some).contains(&device));
+        }
+        None => {
+            links
+                .retain(|one| !vrfs.contains(&one.master) || wanted.iter().any(|link| link.name == one.name));
+        }
+    }
+    Ok(links)
+}
+
+/// Queues of an earlier process.
+pub(super) struct Found {
+    /// No interface of this machine has any, also none of other daemons.
+    nowhere: bool,
+    /// The names of the interfaces where they were removed.
+    pub(super) removed: Vec<String>,
+}
+
+/// Removes the queues of an earlier process at the interfaces of this configuration, but not where they stay.
+pub(super) fn remove_queues(
+    connection: &mut Connection,
+    config: &TrafficConfig,
+    stays: impl Fn(u32) -> bool,
+) -> Result<Found, OpenError> {
+    let ours =
+        htb::ours(connection).map_err(|error| with_cause("reading the queueing disciplines", &error))?;
+    let own =
+        own_interfaces(connection, config).map_err(|error| with_cause("reading the interfaces", &error))?;
+    let mut removed = Vec::new();
+    for link in own.into_iter().filter(|link| ours.contains(&link.ifindex) && !stays(link.ifindex)) {
+        tracing::info!(ifindex = link.ifindex, "removing the queues of an earlier run");
+        htb::remove(connection, link.ifindex).map_err(|error| with_cause("removing old queues", &error))?;
+        removed.push(link.name);
+    }
+    Ok(Found { nowhere: ours.is_empty(), removed })
+}
+
+fn with_cause(what: &str, error: &io::Error) -> OpenError {
+    match error.raw_os_error() {
+        Some(libc::EPERM) => OpenError::net_admin(what, error),
+        _ => OpenError::system(what, error),
     }
 }

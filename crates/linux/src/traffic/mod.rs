@@ -138,6 +138,13 @@ fn classifiers(config: &TrafficConfig) -> Vec<Result<Loaded, Missing>> {
     config.links.iter().map(one).collect()
 }
 
+/// Removes the queues that an earlier process of ours left, and returns the names of their interfaces.
+pub(crate) fn remove_left(config: &TrafficConfig) -> Result<Vec<String>, OpenError> {
+    let mut connection =
+        Connection::open().map_err(|error| OpenError::system("opening a netlink socket", &error))?;
+    links::remove_queues(&mut connection, config, |_| false).map(|found| found.removed)
+}
+
 enum Operation {
     Reserve(ReservationId, Reservation),
     Release(ReservationId),
@@ -511,7 +518,7 @@ impl Enforcer {
 impl Drop for Enforcer {
     fn drop(&mut self) {
         if let Err(error) = self.take_away() {
-            tracing::warn!(%error, "queues stay behind");
+            tracing::warn!(%error, "queues stay behind; the next start replaces them, or signalboxd --clean removes them");
         }
     }
 }

@@ -99,6 +99,10 @@ impl Net {
         &self.r
     }
 
+    pub(crate) const fn host_mut(&mut self) -> &mut Host {
+        &mut self.r
+    }
+
     pub(crate) fn router(&self) -> &Namespace {
         self.r.namespace()
     }

@@ -5,6 +5,7 @@
 
 mod applications;
 mod beacon;
+mod clean;
 mod decisions;
 mod firewall;
 mod matrix;

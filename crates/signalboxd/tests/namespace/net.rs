@@ -138,6 +138,12 @@ impl Host {
         self.daemon.try_wait().unwrap().is_none()
     }
 
+    /// Ends the daemon without an order.
+    pub(crate) fn crash(&mut self) {
+        self.daemon.kill().unwrap();
+        self.daemon.wait().unwrap();
+    }
+
     pub(crate) fn namespace(&self) -> &Namespace {
         self.namespace.as_ref().expect("it is there until the end")
     }
