@@ -103,7 +103,7 @@ documents=(README.md docs/*.md docs/*.ipynb docs/*.svg docs/wire/*.md docs/schem
 
 settings() {
     local unit file
-    for unit in signalboxd.service signalboxd-helper.service; do
+    for unit in signalboxd.service signalboxd-helper.service signalbox-reserve@.service; do
         with_prefix $unit
         put 644 "$work/$unit" "$units/$unit"
     done
@@ -135,7 +135,7 @@ uninstall() {
         take "$place"
     done
     for place in "$root$share"/man/man1/signalbox{,-*}.1.gz "$root$share/man/man8/signalboxd.8.gz"; do take "${place#"$root"}"; done
-    for unit in signalboxd.service signalboxd-helper.service; do
+    for unit in signalboxd.service signalboxd-helper.service signalbox-reserve@.service; do
         with_prefix $unit
         take_unchanged "$work/$unit" "$units/$unit"
     done

@@ -8,6 +8,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod openmetrics;
+pub mod retry;
 
 /// Where the daemon listens unless its configuration names another path.
 pub const DEFAULT_SOCKET: &str = "/run/signalbox/signalboxd.sock";

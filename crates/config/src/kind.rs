@@ -6,7 +6,7 @@ mod quantity;
 
 pub(crate) use list::list;
 pub(crate) use name::{
-    address, chain, choice, ip_protocol, listener, network, path, peer, ports, rule_service, text,
+    address, chain, choice, ip_protocol, listener, network, path, peer, ports, rule_service, service, text,
     time_of_day, trusted,
 };
 pub(crate) use quantity::{

@@ -27,6 +27,7 @@ mod restart;
 mod secret;
 mod secrets;
 mod show;
+mod standing;
 mod tree;
 mod vrf;
 
@@ -43,6 +44,7 @@ pub use findings::{Finding, Level};
 pub use general::{Audit, Control, DEFAULT_SOCKET, Log, LogFormat, Metrics, Node, Record};
 pub use reload::Reload;
 pub use restart::Restart;
+pub use standing::{Expose, Flow, Passage, Pinhole, Reserve, Standing};
 
 use enforcement::Enforcement;
 use findings::Findings;
@@ -85,6 +87,8 @@ pub struct Config {
     enforcement: Enforcement,
     firewall: Firewall,
     interfaces: Interfaces,
+    /// What the daemon asks for by itself.
+    pub standing: Standing,
     secrets: Secrets,
 }
 
@@ -193,6 +197,7 @@ impl Config {
         keys.table("enforcement", enforcement::MEANING, |keys| self.enforcement.declare(keys));
         keys.table("firewall", firewall::MEANING, |keys| self.firewall.declare(keys));
         self.interfaces.declare(keys, &mut self.protocols, self.enforcement.mode);
+        self.standing.declare(keys);
         self.secrets.declare(keys);
         for (_, _, section) in self.protocols.each_mut() {
             section.take_keys(&self.secrets);
@@ -227,6 +232,7 @@ impl Config {
         openings::check(self, keys);
         self.check_helper(keys);
         self.check_vrf(keys);
+        self.check_standing(keys);
         let Self { node, protocols, control, .. } = self;
         let Some(directory) = directory else { return };
         control.check(keys);
@@ -240,6 +246,12 @@ impl Config {
 
     fn running(&self) -> impl Iterator<Item = &dyn Protocol> {
         self.protocols.each().filter(|(name, _)| self.node.runs(name)).map(|(_, section)| section)
+    }
+
+    /// The section of a protocol, if it runs.
+    fn running_named(&self, protocol: &str) -> Option<&dyn Protocol> {
+        let mut running = self.protocols.each().filter(|(name, _)| self.node.runs(name));
+        running.find(|(name, _)| *name == protocol).map(|(_, section)| section)
     }
 
     /// The settings of the node, whose clock began at `wall_clock_us` microseconds since 1970. The kernel has SCTP if

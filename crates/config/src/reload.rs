@@ -21,8 +21,8 @@ pub struct Reload {
 
 impl Config {
     /// What a daemon that runs with this configuration takes of `new`: the rules, the limits and rates of admission control and
-    /// of the protocols, capacities and shares of links, all keys, certificates and revocation lists, the roles of users, and the
-    /// level of the log. Where the kernel enforces reservations, the sizes of its tables stay. Keys of RSVP are taken if the same
+    /// of the protocols, capacities and shares of links, all keys, certificates and revocation lists, the roles of users, standing
+    /// requests, and the level of the log. Where the kernel enforces reservations, the sizes of its tables stay. Keys of RSVP are taken if the same
     /// messages are signed and verified as before.
     #[must_use]
     pub fn reload(&self, new: &Self) -> Reload {
@@ -30,6 +30,7 @@ impl Config {
         config.include.clone_from(&new.include);
         config.control.access.clone_from(&new.control.access);
         config.log.level = new.log.level.clone();
+        config.standing.clone_from(&new.standing);
         let rsvp = self.protocols.rsvp.takes_keys_of(&new.protocols.rsvp);
         config.secrets = self.secrets.with_keys_of(&new.secrets, |usage| usage != Use::Rsvp || rsvp);
         config.resources = new.resources.clone();

@@ -66,6 +66,7 @@ lines! {
         "reservation" => v1::Reservation,
         "decision" => v1::Decision,
         "pinhole" => v1::Pinhole,
+        "standing_request" => v1::StandingRequest,
         "gist_session" => gist::v1::Session,
         "gist_peer" => gist::v1::Peer,
         "gist_association" => gist::v1::Association,

@@ -8,6 +8,7 @@
 //! * [`clients`] is the life cycle that the clients of all protocols have.
 //! * [`protocols`] holds a folder for each protocol: its conversions between the API's types and ours, its service. [`api`]
 //!   is what the services share, and those that belong to no protocol.
+//! * [`standing`] holds what the configuration asks for by itself.
 //! * [`access`] is what the users of this host may do over the control socket.
 //! * [`metrics`] are the numbers that monitoring systems read.
 //! * [`mod@handover`] is the file that a planned stop leaves to the next start.
@@ -40,6 +41,7 @@ mod server;
 mod services;
 mod sessions;
 mod socket;
+mod standing;
 mod view;
 
 use std::io::{self, Write};

@@ -105,6 +105,7 @@ impl Rig {
             config: CurrentConfig::new(path, config),
             log: LogLevel::default(),
             sessions: crate::sessions::Sessions::of(&[0; 32]),
+            standing: crate::standing::StandingRequests::default(),
         };
         let services = protocols::services(&api).unwrap();
         let (limits, roles) = (api.limits.clone(), api.roles.clone());

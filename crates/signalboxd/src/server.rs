@@ -25,6 +25,7 @@ use crate::requests::{LoopHandle, LoopRequest};
 use crate::services::Services;
 use crate::sessions::Sessions;
 use crate::socket::ControlSocket;
+use crate::standing::StandingRequests;
 
 /// Requests that may wait for the event loop; a sender of more has to wait.
 const REQUESTS: usize = 64;
@@ -94,6 +95,7 @@ impl Server {
             roles,
             limits,
             sessions,
+            standing: StandingRequests::default(),
         };
         let services = protocols::services(&api)?;
         let thread = thread::Builder::new()
@@ -167,6 +169,7 @@ async fn serve(
     stopping: oneshot::Receiver<()>,
 ) {
     let limits = api.limits.clone();
+    api.standing.apply(&api, &api.config.get().standing);
     let acceptor =
         Acceptor { limits: limits.clone(), roles: api.roles.clone(), timeouts: Timeouts::default() };
     tokio::spawn(async move {

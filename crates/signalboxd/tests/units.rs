@@ -84,6 +84,21 @@ fn a_daemon_of_a_vrf_differs_in_its_files_only() {
     assert_eq!(vrf.len(), plain.len());
 }
 
+/// Issue 33: the template gives the command what the documented file of a reservation has.
+#[test]
+fn a_reservation_of_the_template_is_the_documented_one() {
+    let unit = service(&["signalbox-reserve@.service"]);
+    assert_eq!(unit["ExecStart"], "signalbox reserve ${DESTINATION} --rate ${RATE} $OPTIONS");
+    assert_eq!((unit["User"].as_str(), unit["Group"].as_str()), ("signalbox", "signalbox"));
+    let file = unit["EnvironmentFile"].replace("%i", "video");
+    let page =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operation.md")).unwrap();
+    let (_, example) = page.split_once(&file).expect("the page has an example");
+    for name in ["DESTINATION=", "RATE=", "OPTIONS="] {
+        assert!(example.lines().take(12).any(|line| line.trim_start().starts_with(name)), "{name}");
+    }
+}
+
 /// What confines the daemon confines its helper.
 #[test]
 fn the_helper_is_confined_as_the_daemon_is() {

@@ -2948,6 +2948,166 @@ impl Subject {
         }
     }
 }
+/// A standing request, and what became of it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StandingRequest {
+    /// Its name in the configuration, which no other request of its kind has.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(enumeration = "StandingKind", tag = "2")]
+    pub kind: i32,
+    #[prost(enumeration = "Protocol", tag = "3")]
+    pub protocol: i32,
+    /// Its packets. Once it has been asked for, with the addresses that the node has chosen.
+    #[prost(message, optional, tag = "4")]
+    pub flow: ::core::option::Option<FlowSpec>,
+    /// The rate that is wanted; absent: it is a passage.
+    #[prost(uint64, optional, tag = "5")]
+    pub rate_octets_per_s: ::core::option::Option<u64>,
+    #[prost(enumeration = "StandingState", tag = "6")]
+    pub state: i32,
+    /// Since when it has the state.
+    #[prost(uint64, tag = "7")]
+    pub since_unix_us: u64,
+    /// Session identifier, 16 octets; absent where there is none, or none yet.
+    #[prost(bytes = "vec", optional, tag = "8")]
+    pub session_id: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
+    /// The rate that the path has granted last, of a reservation that stands; absent if unknown.
+    #[prost(uint64, optional, tag = "9")]
+    pub granted_octets_per_s: ::core::option::Option<u64>,
+    /// The address and port by which others reach this host, of a port that is exposed and stands.
+    #[prost(message, optional, tag = "10")]
+    pub external: ::core::option::Option<Endpoint>,
+    /// Why it was refused or lost last; absent: it never was since the daemon started or the request was changed.
+    #[prost(message, optional, tag = "11")]
+    pub last_refusal: ::core::option::Option<Failure>,
+    /// When that was.
+    #[prost(uint64, optional, tag = "12")]
+    pub last_refusal_unix_us: ::core::option::Option<u64>,
+    /// Requests that were made again since it stood last.
+    #[prost(uint32, tag = "13")]
+    pub attempts: u32,
+    /// When it is asked for again.
+    #[prost(uint64, optional, tag = "14")]
+    pub next_attempt_unix_us: ::core::option::Option<u64>,
+}
+impl ::prost::Name for StandingRequest {
+    const NAME: &'static str = "StandingRequest";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.StandingRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.StandingRequest".into()
+    }
+}
+/// The table of the configuration that a standing request is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum StandingKind {
+    Unspecified = 0,
+    /// `\[[reserve]\]`
+    Reserve = 1,
+    /// `\[[pinhole]\]`
+    Pinhole = 2,
+    /// `\[[expose]\]`
+    Expose = 3,
+}
+impl StandingKind {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "STANDING_KIND_UNSPECIFIED",
+            Self::Reserve => "STANDING_KIND_RESERVE",
+            Self::Pinhole => "STANDING_KIND_PINHOLE",
+            Self::Expose => "STANDING_KIND_EXPOSE",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "STANDING_KIND_UNSPECIFIED" => Some(Self::Unspecified),
+            "STANDING_KIND_RESERVE" => Some(Self::Reserve),
+            "STANDING_KIND_PINHOLE" => Some(Self::Pinhole),
+            "STANDING_KIND_EXPOSE" => Some(Self::Expose),
+            _ => None,
+        }
+    }
+}
+/// What became of a standing request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum StandingState {
+    Unspecified = 0,
+    /// It is asked for, and no answer has come.
+    Asking = 1,
+    /// It stands as it is wanted.
+    Granted = 2,
+    /// It stands with another rate than the one that is wanted, which was refused and is asked for again.
+    ChangeRefused = 3,
+    /// It was refused or lost, and is asked for again.
+    Waiting = 4,
+    /// The node cannot ask for it. It is not asked for again until the configuration changes.
+    Wrong = 5,
+}
+impl StandingState {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "STANDING_STATE_UNSPECIFIED",
+            Self::Asking => "STANDING_STATE_ASKING",
+            Self::Granted => "STANDING_STATE_GRANTED",
+            Self::ChangeRefused => "STANDING_STATE_CHANGE_REFUSED",
+            Self::Waiting => "STANDING_STATE_WAITING",
+            Self::Wrong => "STANDING_STATE_WRONG",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "STANDING_STATE_UNSPECIFIED" => Some(Self::Unspecified),
+            "STANDING_STATE_ASKING" => Some(Self::Asking),
+            "STANDING_STATE_GRANTED" => Some(Self::Granted),
+            "STANDING_STATE_CHANGE_REFUSED" => Some(Self::ChangeRefused),
+            "STANDING_STATE_WAITING" => Some(Self::Waiting),
+            "STANDING_STATE_WRONG" => Some(Self::Wrong),
+            _ => None,
+        }
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListStandingRequestsRequest {}
+impl ::prost::Name for ListStandingRequestsRequest {
+    const NAME: &'static str = "ListStandingRequestsRequest";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.ListStandingRequestsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.ListStandingRequestsRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListStandingRequestsResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub requests: ::prost::alloc::vec::Vec<StandingRequest>,
+}
+impl ::prost::Name for ListStandingRequestsResponse {
+    const NAME: &'static str = "ListStandingRequestsResponse";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.ListStandingRequestsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.ListStandingRequestsResponse".into()
+    }
+}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetNodeRequest {}
 impl ::prost::Name for GetNodeRequest {
@@ -4093,6 +4253,33 @@ pub mod node_client {
                 .insert(GrpcMethod::new("signalbox.v1.Node", "ListDecisions"));
             self.inner.server_streaming(req, path, codec).await
         }
+        /// What the configuration asks for by itself, and what became of it, by kind and name.
+        pub async fn list_standing_requests(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListStandingRequestsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<
+                tonic::codec::Streaming<super::ListStandingRequestsResponse>,
+            >,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/signalbox.v1.Node/ListStandingRequests",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("signalbox.v1.Node", "ListStandingRequests"));
+            self.inner.server_streaming(req, path, codec).await
+        }
         /// What stands, then every change: of reservations, interfaces, sessions, and of GIST's peers and associations. The stream
         /// ends with the call or the daemon.
         pub async fn watch_events(
@@ -4196,7 +4383,7 @@ pub mod node_client {
         }
         /// Reads the daemon's configuration file again, and takes what a running daemon can: the rules, capacities and shares of links,
         /// the limits and rates of admission control and of the protocols, all keys, certificates and revocation lists, the roles of
-        /// users, the level of the log. The new rules judge standing reservations and passages. A file with a mistake changes nothing.
+        /// users, standing requests, the level of the log. The new rules judge standing reservations and passages. A file with a mistake changes nothing.
         /// SIGHUP does the same.
         pub async fn reload_config(
             &mut self,
@@ -4270,6 +4457,23 @@ pub mod node_server {
             tonic::Response<Self::ListDecisionsStream>,
             tonic::Status,
         >;
+        /// Server streaming response type for the ListStandingRequests method.
+        type ListStandingRequestsStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<
+                    super::ListStandingRequestsResponse,
+                    tonic::Status,
+                >,
+            >
+            + std::marker::Send
+            + 'static;
+        /// What the configuration asks for by itself, and what became of it, by kind and name.
+        async fn list_standing_requests(
+            &self,
+            request: tonic::Request<super::ListStandingRequestsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::ListStandingRequestsStream>,
+            tonic::Status,
+        >;
         /// Server streaming response type for the WatchEvents method.
         type WatchEventsStream: tonic::codegen::tokio_stream::Stream<
                 Item = std::result::Result<super::WatchEventsResponse, tonic::Status>,
@@ -4317,7 +4521,7 @@ pub mod node_server {
         >;
         /// Reads the daemon's configuration file again, and takes what a running daemon can: the rules, capacities and shares of links,
         /// the limits and rates of admission control and of the protocols, all keys, certificates and revocation lists, the roles of
-        /// users, the level of the log. The new rules judge standing reservations and passages. A file with a mistake changes nothing.
+        /// users, standing requests, the level of the log. The new rules judge standing reservations and passages. A file with a mistake changes nothing.
         /// SIGHUP does the same.
         async fn reload_config(
             &self,
@@ -4523,6 +4727,53 @@ pub mod node_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListDecisionsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/signalbox.v1.Node/ListStandingRequests" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListStandingRequestsSvc<T: Node>(pub Arc<T>);
+                    impl<
+                        T: Node,
+                    > tonic::server::ServerStreamingService<
+                        super::ListStandingRequestsRequest,
+                    > for ListStandingRequestsSvc<T> {
+                        type Response = super::ListStandingRequestsResponse;
+                        type ResponseStream = T::ListStandingRequestsStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListStandingRequestsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Node>::list_standing_requests(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListStandingRequestsSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

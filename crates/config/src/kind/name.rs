@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use signalbox_linux::pinhole::Chain;
 use signalbox_node::resources::units::{Hours, Net, Ports, Services, Trusted};
-use signalbox_units::Identity;
+use signalbox_units::{Identity, Service};
 
 use super::{Kind, KindError, quoted};
 use crate::tree::{Tree, Value};
@@ -190,6 +190,15 @@ pub(crate) fn rule_service() -> Parsed<Services> {
         form: "controlled-load, guaranteed, ef, dscp:N or dscp (every code point) in quotes",
         example: "guaranteed",
         show: Services::to_string,
+    }
+}
+
+/// The service of a request.
+pub(crate) fn service() -> Parsed<Service> {
+    Parsed {
+        form: "controlled-load, guaranteed, ef or dscp:N in quotes",
+        example: "guaranteed",
+        show: Service::to_string,
     }
 }
 

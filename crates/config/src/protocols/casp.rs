@@ -481,6 +481,10 @@ impl Protocol for Casp {
         }
     }
 
+    fn asks_for_passages(&self) -> bool {
+        self.clients.contains(&Client::Natfw)
+    }
+
     fn forgeable(&self) -> Option<&'static str> {
         (!self.engine.neighbors.is_empty()).then_some("proof = \"handshake\", and remove casp.neighbors")
     }

@@ -95,6 +95,11 @@ pub(crate) trait Protocol {
         Openings::Nothing
     }
 
+    /// Whether users of this host can ask it for passages through firewalls and NATs of others.
+    fn asks_for_passages(&self) -> bool {
+        false
+    }
+
     /// The sides of the interfaces, if it opens passages between them.
     fn sides(&self) -> Option<&Sides> {
         None

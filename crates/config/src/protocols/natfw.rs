@@ -259,6 +259,10 @@ impl Protocol for Natfw {
         }
     }
 
+    fn asks_for_passages(&self) -> bool {
+        true
+    }
+
     fn sides(&self) -> Option<&Sides> {
         (self.opens() != Openings::Nothing).then_some(&self.sides)
     }

@@ -5,6 +5,7 @@ mod files;
 mod page;
 mod printed;
 mod protocols;
+mod standing;
 mod support;
 mod warnings;
 

@@ -1,22 +1,14 @@
 //! Commands that hold something ask again for it after a loss.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::Result;
+use signalbox_api::retry::{Pace, Waits, spread};
 use signalbox_api::v1;
 
 use super::Termination;
 use crate::arguments::microseconds;
 use crate::exit::{Exit, NoDaemon, Refusal};
-
-/// The wait before the first new request.
-const FIRST: Duration = Duration::from_millis(250);
-/// The longest wait where nothing on the path refused: whatever is missing may be there again at any moment.
-const SOON: Duration = Duration::from_secs(2);
-/// The longest wait after a refusal that is no decision of a rule, at first.
-const LATER: Duration = Duration::from_secs(4);
-/// The wait after this number of refusals.
-const PATIENT: (u32, Duration) = (30, Duration::from_secs(30));
 
 /// How an attempt ended.
 #[derive(Debug)]
@@ -44,39 +36,15 @@ pub(crate) struct Loss {
     pace: Pace,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pace {
-    /// Nothing answers.
-    Soon,
-    /// A node refused.
-    Later,
-    /// A rule or an administrator decided: asking again changes nothing.
-    Never,
-}
-
 impl Loss {
     /// By this failure. `own`: the address of this host in the flow.
     pub(crate) fn of(failure: &v1::Failure, own: Option<&str>) -> Self {
-        let by_this_host = own.is_some() && failure.node.as_deref() == own;
-        let pace = match failure.cause() {
-            v1::Cause::NoAnswer | v1::Cause::NoRoute | v1::Cause::Kernel | v1::Cause::Expired => Pace::Soon,
-            v1::Cause::Policy => Pace::Never,
-            _ if by_this_host => Pace::Soon,
-            v1::Cause::Admission
-            | v1::Cause::Preempted
-            | v1::Cause::Conflict
-            | v1::Cause::Protocol
-            | v1::Cause::Unspecified => Pace::Later,
-        };
-        Self { reason: crate::print::path::failure_text(failure), pace }
+        Self { reason: crate::print::path::failure_text(failure), pace: Pace::after(failure, own) }
     }
 
-    /// By the failure of a passage that stood. Where a NAT lost it, a node behind refuses its session as that of another peer, with the
-    /// code of an authorization that failed (RFC 5973 §4.2.5): a new session may be granted.
+    /// By the failure of a passage that stood.
     pub(crate) fn of_standing(failure: &v1::Failure, own: Option<&str>) -> Self {
-        let loss = Self::of(failure, own);
-        let refused = Some(v1::failure::Code::Natfw(v1::NatfwCode { class: 5, code: 2 }));
-        Self { pace: if failure.code == refused { Pace::Later } else { loss.pace }, ..loss }
+        Self { pace: Pace::after_standing(failure, own), ..Self::of(failure, own) }
     }
 
     /// The daemon ended the call, or this reason.
@@ -110,31 +78,25 @@ pub(crate) struct Retry {
     enabled: bool,
     /// It was granted once.
     stood: bool,
-    attempts: u32,
+    waits: Waits,
 }
 
 impl Retry {
     /// Nothing was granted yet.
     pub(crate) const fn new(enabled: bool) -> Self {
-        Self { enabled, stood: false, attempts: 0 }
+        Self { enabled, stood: false, waits: Waits::new() }
     }
 
     /// It is granted. True: for the first time.
     pub(crate) const fn granted(&mut self) -> bool {
-        self.attempts = 0;
+        self.waits.granted();
         !std::mem::replace(&mut self.stood, true)
     }
 
     /// The wait before the next attempt, as an event.
     fn next(&mut self, loss: Loss) -> v1::Retrying {
-        let doubled = FIRST.saturating_mul(2_u32.saturating_pow(self.attempts));
-        let wait = match loss.pace {
-            Pace::Soon => doubled.min(SOON),
-            Pace::Later if self.attempts < PATIENT.0 => doubled.min(LATER),
-            Pace::Later | Pace::Never => PATIENT.1,
-        };
-        self.attempts = self.attempts.saturating_add(1);
-        v1::Retrying { after_us: microseconds(wait), attempt: self.attempts, reason: loss.reason }
+        let wait = self.waits.next(loss.pace);
+        v1::Retrying { after_us: microseconds(wait), attempt: self.waits.attempts(), reason: loss.reason }
     }
 
     /// What follows an attempt that ended so: another one, or the end.
@@ -154,7 +116,7 @@ impl Retry {
         };
         let retrying = self.next(loss);
         let wait = Duration::from_micros(retrying.after_us);
-        Ok(AfterAttempt::Retry(retrying, wait + spread(wait)))
+        Ok(AfterAttempt::Retry(retrying, spread(wait)))
     }
 
     /// Waits for the next attempt, after one that ended so. `Some`: the command is over. `say` prints that it asks again.
@@ -177,12 +139,6 @@ impl Retry {
             () = termination.wait() => Ok(Some(Exit::No)),
         }
     }
-}
-
-/// Up to an eighth of a wait: what many commands lost at the same moment they do not ask for at the same moment.
-fn spread(wait: Duration) -> Duration {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().subsec_nanos();
-    wait.mul_f64(f64::from(now % 1000) / 8000.0)
 }
 
 #[cfg(test)]

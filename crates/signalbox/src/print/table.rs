@@ -40,6 +40,7 @@ pages! {
     v1::ListMetricsResponse: v1::MetricFamily, families;
     v1::ListReservationsResponse: v1::Reservation, reservations;
     v1::ListPinholesResponse: v1::Pinhole, pinholes;
+    v1::ListStandingRequestsResponse: v1::StandingRequest, requests;
     gist::v1::ListSessionsResponse: gist::v1::Session, sessions;
     gist::v1::ListPeersResponse: gist::v1::Peer, peers;
     gist::v1::ListAssociationsResponse: gist::v1::Association, associations;

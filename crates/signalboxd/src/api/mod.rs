@@ -29,6 +29,7 @@ use crate::limits::Limits;
 use crate::log::LogLevel;
 use crate::requests::LoopHandle;
 use crate::sessions::Sessions;
+use crate::standing::StandingRequests;
 
 /// What every service needs; cheap to clone.
 #[derive(Clone)]
@@ -51,6 +52,8 @@ pub(crate) struct Api {
     pub(crate) limits: Limits,
     /// The sessions that users get.
     pub(crate) sessions: Sessions,
+    /// What the configuration asks for by itself.
+    pub(crate) standing: StandingRequests,
 }
 
 /// What does not change while the daemon runs.

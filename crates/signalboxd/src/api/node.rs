@@ -166,6 +166,20 @@ impl Node for NodeService {
         Ok(Response::new(Box::pin(tokio_stream::iter(pages))))
     }
 
+    type ListStandingRequestsStream = Replies<v1::ListStandingRequestsResponse>;
+
+    async fn list_standing_requests(
+        &self,
+        _: Request<v1::ListStandingRequestsRequest>,
+    ) -> Result<Response<Self::ListStandingRequestsStream>, Status> {
+        let requests = self.api.standing.list();
+        let pages: Vec<_> = requests
+            .chunks(ROWS)
+            .map(|page| Ok(v1::ListStandingRequestsResponse { requests: page.to_vec() }))
+            .collect();
+        Ok(Response::new(Box::pin(tokio_stream::iter(pages))))
+    }
+
     type ListMetricsStream = Replies<v1::ListMetricsResponse>;
 
     async fn list_metrics(

@@ -38,16 +38,16 @@ pub(crate) fn server(api: &Api) -> PinholesServer<PinholeService> {
 }
 
 impl PinholeService {
-    /// The protocol of a request, which runs here; without one: natfw.
-    fn opener(&self, protocol: i32) -> Result<&'static dyn Opener, Status> {
-        let asked = (protocol, v1::Protocol::Natfw);
-        self.api.chosen(OPENERS, <dyn Opener>::id, asked, ("open.protocol", "opens firewalls"))
-    }
-
     fn must_open(&self) -> Result<(), Status> {
         let runs = OPENERS.iter().any(|one| self.api.facts.protocols.contains(&one.id()));
         runs.then_some(()).ok_or_else(|| not_running("a protocol that opens firewalls"))
     }
+}
+
+/// The protocol of a request, which runs here; without one: natfw.
+pub(crate) fn opener(api: &Api, protocol: i32) -> Result<&'static dyn Opener, Status> {
+    let asked = (protocol, v1::Protocol::Natfw);
+    api.chosen(OPENERS, <dyn Opener>::id, asked, ("open.protocol", "opens firewalls"))
 }
 
 #[tonic::async_trait]
@@ -65,7 +65,7 @@ impl Pinholes for PinholeService {
         else {
             return Err(must_open("open"));
         };
-        let opener = self.opener(open.protocol)?;
+        let opener = opener(&self.api, open.protocol)?;
         let (attached, replies) = Attached::new(requests);
         let takeover_place = match self.takeovers.place(user, &open)? {
             Some(Place::Taken(earlier)) => {

@@ -38,6 +38,7 @@ pub(crate) async fn reload(api: &Api) -> Result<v1::ReloadConfigResponse, Status
         tracing::warn!(keys = needs_restart.join(", "), "restart the daemon for these keys");
     }
     let config_digest = digest(&config);
+    api.standing.apply(api, &config.standing);
     api.config.set(config);
     Ok(v1::ReloadConfigResponse { problems, applied, needs_restart, reservations_ended, config_digest })
 }

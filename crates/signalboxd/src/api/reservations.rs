@@ -41,16 +41,16 @@ pub(crate) fn server(api: &Api) -> ReservationsServer<ReservationService> {
 }
 
 impl ReservationService {
-    /// The protocol of a request, which runs here; without one: qos.
-    fn reserver(&self, protocol: i32) -> Result<&'static dyn Reserver, Status> {
-        let asked = (protocol, v1::Protocol::Qos);
-        self.api.chosen(RESERVERS, <dyn Reserver>::id, asked, ("protocol", "reserves"))
-    }
-
     fn must_reserve(&self) -> Result<(), Status> {
         let reserves = self.api.facts.reserves;
         reserves.then_some(()).ok_or_else(|| not_running("a protocol that reserves"))
     }
+}
+
+/// The protocol of a request, which runs here; without one: qos.
+pub(crate) fn reserver(api: &Api, protocol: i32) -> Result<&'static dyn Reserver, Status> {
+    let asked = (protocol, v1::Protocol::Qos);
+    api.chosen(RESERVERS, <dyn Reserver>::id, asked, ("protocol", "reserves"))
 }
 
 #[tonic::async_trait]
@@ -68,7 +68,7 @@ impl Reservations for ReservationService {
         else {
             return Err(must_open("open"));
         };
-        let reserver = self.reserver(open.protocol)?;
+        let reserver = reserver(&self.api, open.protocol)?;
         let (attached, replies) = Attached::new(requests);
         let takeover_place = match self.takeovers.place(user, &open)? {
             Some(Place::Taken(earlier)) => {
@@ -86,7 +86,7 @@ impl Reservations for ReservationService {
 
     async fn query(&self, request: Request<v1::QueryRequest>) -> Result<Response<v1::QueryResponse>, Status> {
         let request = request.into_inner();
-        let reserver = self.reserver(request.protocol)?;
+        let reserver = reserver(&self.api, request.protocol)?;
         reserver.query(&self.api, request).await.map(Response::new)
     }
 
@@ -136,7 +136,7 @@ impl Reservations for ReservationService {
                 .await?
                 .map(Response::new);
         }
-        let reserver = self.reserver(request.protocol)?;
+        let reserver = reserver(&self.api, request.protocol)?;
         let asked = policy::read(reserver.owner(), &request)?;
         self.api.handle.query(|view| policy::answer(view, asked)).await?.map(Response::new)
     }
@@ -170,4 +170,4 @@ fn portion(view: &mut View<'_>, from: u32, most: usize, filter: &Filter) -> Port
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -10,6 +10,7 @@ mod gist;
 mod interfaces;
 mod pinholes;
 mod qos;
+mod requests;
 mod reservations;
 mod rsvp;
 mod status;
@@ -67,8 +68,8 @@ const HELP: &str = concat!(
     "  signalbox show gist sessions --address 192.0.2.9 --json | jq -s length\n",
     "  signalbox show rsvp neighbors\n",
     "  signalbox show counters --nonzero\n\n",
-    "JSON: one row a line, with the types node, interface, metric, config, reservation, decision, pinhole, gist_session, gist_peer, gist_association,\n",
-    "gist_binding, qos_session, rsvp_session, rsvp_neighbor, rsvp_interface, boomerang_flow, boomerang_guesses, casp_session, casp_peer; docs/schema/ describes each.",
+    "JSON: one row a line, with the types node, interface, metric, config, reservation, decision, pinhole, standing_request, gist_session, gist_peer,\n",
+    "gist_association, gist_binding, qos_session, rsvp_session, rsvp_neighbor, rsvp_interface, boomerang_flow, boomerang_guesses, casp_session, casp_peer; docs/schema/ describes each.",
 );
 
 /// Defines the views: a line for each, with its help, its name, its arguments and the function that shows it.
@@ -128,6 +129,13 @@ views! {
     /// Passages through firewalls and NATs, and what this node opened for them.
     #[command(after_help = view_help!("pinhole", "pinholes", "pinholes --address 192.0.2.9 --json"))]
     Pinholes(pinholes::PinholesArgs) => pinholes::show,
+    /// Standing requests: what the configuration asks for by itself, and what became of it.
+    #[command(after_help = view_help!(
+        "standing_request",
+        "requests",
+        "requests --json | jq 'select(.state != \"granted\")'",
+    ))]
+    Requests(NoArgs) => requests::show,
     /// What a GIST-aware NAT gateway translates: flows, and the signaling for them.
     #[command(after_help = view_help!("gist_binding", "bindings", "bindings --address 192.0.2.9 --json"))]
     Bindings(bindings::BindingsArgs) => bindings::show,

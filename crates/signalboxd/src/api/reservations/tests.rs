@@ -64,16 +64,16 @@ fn call(rig: &Rig, first: ReserveMessage) -> tokio::task::JoinHandle<Result<Clie
     })
 }
 
-fn qos(open: &mut OpenClient, event: QosEvent) -> Delivery {
+pub(crate) fn qos(open: &mut OpenClient, event: QosEvent) -> Delivery {
     open.event(NodeEvent::Qos { id: open.id, event: Box::new(event) })
 }
 
-fn started() -> QosEvent {
+pub(crate) fn started() -> QosEvent {
     let ends = PathCoupled::between("192.0.2.1".parse().unwrap(), "192.0.2.9".parse().unwrap());
     QosEvent::Started { session: SessionId([5; 16]), mri: signalbox_core::Mri::PathCoupled(ends) }
 }
 
-fn granted(rate: u64) -> QosEvent {
+pub(crate) fn granted(rate: u64) -> QosEvent {
     let quality = Quality { rate: Some(rate), ..Quality::default() };
     let hops = Vec::new();
     QosEvent::Granted(Granted {
@@ -86,7 +86,7 @@ fn granted(rate: u64) -> QosEvent {
     })
 }
 
-fn failure(class: u8, code: u8) -> Failure {
+pub(crate) fn failure(class: u8, code: u8) -> Failure {
     let (meaning, node) = ("meaning".to_owned(), Some("r1".to_owned()));
     Failure { class, code, meaning, node, rule: None, available: Some(7), hops: Vec::new() }
 }
