@@ -10,18 +10,20 @@ mod gist;
 mod interfaces;
 mod pinholes;
 mod qos;
+mod repeat;
 mod requests;
 mod reservations;
 mod rsvp;
 mod status;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
 
 use crate::arguments::OutputArgs;
-use crate::client::block_on;
+use crate::client::{Termination, block_on};
 use crate::exit::{Exit, exit_status};
 
 use super::Run;
@@ -43,6 +45,18 @@ pub(crate) struct ShowArgs {
     /// Print JSON, one object a line (docs/schema/).
     #[arg(long, global = true)]
     json: bool,
+    /// Show it again after each interval, on the same screen, until Ctrl-C [default interval: 2s]. `signalbox watch` prints changes.
+    #[arg(
+        long,
+        global = true,
+        value_name = "INTERVAL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "2s",
+        value_parser = repeat::interval,
+        conflicts_with = "json"
+    )]
+    watch: Option<Duration>,
 }
 
 /// The help text of a view: the type of its rows, and examples of what stands behind `signalbox show`.
@@ -67,7 +81,9 @@ const HELP: &str = concat!(
     "  signalbox show reservations --interface eth1\n",
     "  signalbox show gist sessions --address 192.0.2.9 --json | jq -s length\n",
     "  signalbox show rsvp neighbors\n",
-    "  signalbox show counters --nonzero\n\n",
+    "  signalbox show counters --nonzero\n",
+    "  signalbox show interfaces --watch\n",
+    "  signalbox show reservations --watch=500ms\n\n",
     "JSON: one row a line, with the types node, interface, metric, config, reservation, decision, pinhole, standing_request, gist_session, gist_peer,\n",
     "gist_association, gist_binding, qos_session, rsvp_session, rsvp_neighbor, rsvp_interface, boomerang_flow, boomerang_guesses, casp_session, casp_peer; docs/schema/ describes each.",
 );
@@ -187,6 +203,12 @@ struct LimitArgs {
 
 impl Run for ShowArgs {
     fn run(self) -> Result<Exit> {
-        block_on(show(&self.view, &self.socket, OutputArgs { json: self.json }))
+        let output = OutputArgs { json: self.json };
+        block_on(async {
+            let Some(every) = self.watch else { return show(&self.view, &self.socket, output).await };
+            let mut termination = Termination::new(None)?;
+            let view = async || show(&self.view, &self.socket, output).await;
+            repeat::repeat(&mut std::io::stdout(), every, async || termination.wait().await, view).await
+        })
     }
 }
