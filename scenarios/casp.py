@@ -1,7 +1,8 @@
 """CASP for the scenarios casp-scout, casp-congestion and casp-dns, in the standard library alone.
 
-    casp.py scout DESTINATION             at a host: sends Scout Requests towards the destination, at first one in ten seconds and
-                                          then ten in a second, and prints the round trips as lines of JSON
+    casp.py scout DESTINATION gap=GAP count=COUNT
+                                          at a host: sends Scout Requests towards the destination, at first COUNT of them with GAP seconds
+                                          between two, and then 100, ten in a second; prints the round trips as lines of JSON
     casp.py burst DESTINATION MBIT        sends UDP packets of 1,024 octets in ten bursts a second, until Ctrl-C; MBIT includes the
                                           headers
 
@@ -24,8 +25,8 @@ import time
 PORT = 50004
 ROUTER_ALERT = bytes((0x94, 4, 0, 0))
 SO_TIMESTAMPNS = 35
-# Seconds between two Requests, and their number.
-PHASES = (("1 in 10 s", 10, 3), ("10 in 1 s", 0.1, 100))
+# Requests that follow each other closely: their name, seconds between two, and their number.
+CLOSE = ("10 in 1 s", 0.1, 100)
 PACKET, BURSTS = 1024, 10
 
 
@@ -62,12 +63,12 @@ def dns(domain, server):
             stream.flush()
 
 
-def scout(destination):
+def scout(destination, gap, count):
     link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     link.bind(("", PORT))
     link.setsockopt(socket.IPPROTO_IP, socket.IP_OPTIONS, ROUTER_ALERT)
     link.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-    for rate, gap, count in PHASES:
+    for rate, gap, count in ((f"1 in {gap} s", float(gap), int(count)), CLOSE):
         times = []
         next_at = time.monotonic()
         for _ in range(count):
@@ -92,6 +93,8 @@ def scout(destination):
                     "requests": rate,
                     "sent": count,
                     "answered": len(times),
+                    "least_us": round(min(times), 1) if times else None,
+                    "most_us": round(max(times), 1) if times else None,
                     "mean_us": round(statistics.fmean(times), 1) if times else None,
                     "median_us": round(statistics.median(times), 1) if times else None,
                     "deviation_us": round(statistics.pstdev(times), 1) if times else None,
@@ -127,7 +130,7 @@ def burst(destination, mbit):
 if __name__ == "__main__":
     what, *arguments = sys.argv[1:]
     if what == "scout":
-        scout(*arguments)
+        scout(arguments[0], **dict(argument.split("=") for argument in arguments[1:]))
     elif what == "dns":
         dns(*arguments)
     else:

@@ -7,7 +7,7 @@ use std::{env, io};
 /// The root of the sources, seen from this crate.
 const ROOT: &str = "../..";
 /// What the program is built from, below the root.
-const SOURCES: [&str; 5] = ["crates", "scenarios", "examples", "Cargo.toml", "Cargo.lock"];
+const SOURCES: [&str; 6] = ["crates", "scenarios", "papers", "examples", "Cargo.toml", "Cargo.lock"];
 
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-env-changed=SIGNALBOX_COMMIT");

@@ -132,7 +132,11 @@ const ARROWS: &[(&str, &[&str])] = &[
             "signalbox-units",
         ],
     ),
-    ("signalbox-lab-command", &["signalbox-bench", "signalbox-cli", "signalbox-json", "signalbox-lab"]),
+    ("signalbox-reproduce", &["signalbox-lab", "signalbox-units"]),
+    (
+        "signalbox-lab-command",
+        &["signalbox-bench", "signalbox-cli", "signalbox-json", "signalbox-lab", "signalbox-reproduce"],
+    ),
     ("xtask", &[]),
 ];
 

@@ -11,10 +11,11 @@ use signalbox_bench::BenchCommand;
 use signalbox_cli::exit::{Exit, exit_status};
 use signalbox_cli::words::Words;
 use signalbox_cli::{Run, Version};
-use signalbox_lab::cli::LabArgs;
 use signalbox_lab::cli::sim::SimArgs;
+use signalbox_lab::cli::{LAB_HELP, LabCommand};
 use signalbox_lab::provenance::{self, Build};
 use signalbox_lab::replay::ReplayArgs;
+use signalbox_reproduce::ReproduceArgs;
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -35,13 +36,32 @@ impl Run for Command {
     fn run(self) -> Result<Exit> {
         match self {
             Self::Replay(arguments) => signalbox_lab::replay::run(&arguments),
-            Self::Lab(arguments) => signalbox_lab::cli::run(arguments),
+            Self::Lab(arguments) => match arguments.command {
+                LabOrReproduce::Lab(command) => signalbox_lab::cli::run(command),
+                LabOrReproduce::Reproduce(arguments) => signalbox_reproduce::run(&arguments),
+            },
             Self::Sim(arguments) => signalbox_lab::cli::sim::run(arguments),
             Self::Bench(arguments) => signalbox_bench::run(arguments.command),
             Self::Words => print_words(),
         }
         .map(Exit::Of)
     }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = LAB_HELP)]
+struct LabArgs {
+    #[command(subcommand)]
+    command: LabOrReproduce,
+}
+
+/// The commands of the lab, and the one that runs others of them.
+#[derive(Debug, Subcommand)]
+enum LabOrReproduce {
+    #[command(flatten)]
+    Lab(LabCommand),
+    /// Repeat the measurements of published papers, and write a report with both beside each other.
+    Reproduce(ReproduceArgs),
 }
 
 #[derive(Debug, Args)]

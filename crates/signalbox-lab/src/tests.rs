@@ -68,3 +68,27 @@ fn shells_complete_the_same_words_in_signalbox() {
         assert_eq!(from_words, script(*shell, own()), "{shell}");
     }
 }
+
+/// An experiment of `papers/` runs commands of this program. Those that run a scenario name one, and parameters that it has.
+#[test]
+fn the_commands_of_the_papers_can_be_parsed_and_their_scenarios_are_sound() {
+    let commands = signalbox_reproduce::commands().unwrap_or_else(|error| panic!("{error:#}"));
+    assert!(commands.len() > 40, "{} commands", commands.len());
+    let parse = |words: &[&str]| {
+        let words = ["signalbox"].iter().chain(words).copied();
+        command_line().try_get_matches_from(words).unwrap_or_else(|error| panic!("{error}"))
+    };
+    for command in &commands {
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        parse(&words);
+        assert!(words.contains(&"--json"), "{words:?} prints nothing that can be read");
+        let ["lab", "run", name, options @ ..] = &words[..] else { continue };
+        let sets = options.windows(2).filter(|pair| pair[0] == "--set").flatten().copied();
+        let check: Vec<&str> = ["lab", "check", name].into_iter().chain(sets).collect();
+        let matches = parse(&check);
+        let command = <Command as clap::FromArgMatches>::from_arg_matches(&matches)
+            .unwrap_or_else(|error| panic!("{error}"));
+        let exit = command.run().unwrap_or_else(|error| panic!("{check:?}: {error:#}"));
+        assert_eq!(format!("{exit:?}"), format!("{:?}", Exit::Of(ExitCode::SUCCESS)), "{check:?}");
+    }
+}

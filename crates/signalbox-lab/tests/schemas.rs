@@ -119,6 +119,17 @@ fn what_the_program_prints_obeys_its_schema() {
     obeys(&format!("sim shrink {broken} --seed 1 --json"), "sim_shrunk", 0);
     obeys("sim shrink gist-bypass --seed 1 --json", "sim_shrunk", 1);
     obeys("bench list --json", "bench_list", 0);
+    obeys("lab reproduce --list --json", "lab_reproduce_list", 0);
+    let out = std::env::temp_dir().join(format!("signalbox-{}-reproduction", std::process::id()));
+    let repeat = format!("lab reproduce casp-2004/memory --json --out {}", out.display());
+    let [whole] = &obeys(&repeat, "lab_reproduce", 0)[..] else { panic!("one object") };
+    assert_eq!((&whole["counts"]["measured"], &whole["mode"]), (&2.into(), &"quick".into()));
+    // What is kept is not measured again.
+    let again = self::run(&repeat);
+    let said = String::from_utf8_lossy(&again.stderr);
+    assert!(said.contains("1 commands, about 0 s; 1 of them are kept") && !said.contains("[1/1]"), "{said}");
+    assert!(out.join("report.html").exists() && out.join("figures.csv").exists());
+    std::fs::remove_dir_all(&out).expect("ours");
     obeys("bench engine boomerang --sessions 100,1000 --runs 1 --json", "bench", 0);
     std::fs::remove_file(&file).expect("ours");
 }

@@ -8,7 +8,8 @@ use signalbox_units::Span;
 
 use super::help::help;
 
-const HELP: &str = concat!(
+/// The help of all commands of the lab together.
+pub const LAB_HELP: &str = concat!(
     help!(
         ["all checks hold", "a check fails", "a missing right, tool or program, or a mistake in a scenario",],
         "lab list",
@@ -23,15 +24,6 @@ const HELP: &str = concat!(
     "\n\nNeeds root, or a kernel that allows user namespaces (then only `list`, `steps`, `checks`, `check` and `run`, and nothing\n",
     "outlives the run).",
 );
-
-/// Arguments of `signalbox lab`.
-#[derive(Debug, Args)]
-#[command(after_help = HELP)]
-pub struct LabArgs {
-    /// What to do.
-    #[command(subcommand)]
-    pub command: LabCommand,
-}
 
 /// What the lab can do.
 #[derive(Debug, Subcommand)]

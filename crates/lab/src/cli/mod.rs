@@ -30,19 +30,19 @@ use crate::run::lab::Lab;
 use crate::run::{Run, expectation, kernel, net, requires, wait};
 
 pub(crate) use arguments::Set;
-pub use arguments::{LabArgs, LabCommand};
+pub use arguments::{LAB_HELP, LabCommand};
 
 /// Exit status of a scenario of which a check fails.
 const CHECK_FAILED: u8 = 1;
 /// The type of the objects of `lab check`.
 const CHECKED: &str = "lab_check";
 
-/// Does what the arguments say; the status is 0 if all is well and 1 if a check of a scenario fails.
+/// Does what the command says; the status is 0 if all is well and 1 if a check of a scenario fails.
 ///
 /// # Errors
 /// A mistake in a scenario file; a missing right, tool or program; a lab that exists already or does not exist.
-pub fn run(arguments: LabArgs) -> Result<ExitCode> {
-    match arguments.command {
+pub fn run(command: LabCommand) -> Result<ExitCode> {
+    match command {
         LabCommand::List { names: true, .. } => list_names(),
         LabCommand::List { json, .. } => list(json),
         LabCommand::Steps { json } => {
@@ -402,15 +402,15 @@ mod tests {
 
     #[derive(Debug, Parser)]
     struct Cli {
-        #[command(flatten)]
-        lab: LabArgs,
+        #[command(subcommand)]
+        lab: LabCommand,
     }
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
         let cli = Cli::try_parse_from(["lab", "exec", "h1", "--", "ip", "address"]).expect("sound");
-        assert!(matches!(cli.lab.command, LabCommand::Exec { command, .. } if command == ["ip", "address"]));
+        assert!(matches!(cli.lab, LabCommand::Exec { command, .. } if command == ["ip", "address"]));
         assert!(Cli::try_parse_from(["lab", "exec", "h1"]).is_err());
     }
 

@@ -21,6 +21,14 @@ pub(crate) struct Ip<'a> {
     pub(crate) packet: &'a [u8],
 }
 
+/// How the octets of an IP packet are shared between the layers: its headers, the header of UDP or TCP, and what they carry.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Layers {
+    pub(crate) network: usize,
+    pub(crate) transport: usize,
+    pub(crate) message: usize,
+}
+
 /// A UDP datagram in its IP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Datagram<'a> {
@@ -92,6 +100,28 @@ impl<'a> Ip<'a> {
     /// Returns the payload of the IP packet if it is of this protocol.
     pub(crate) fn carries(&self, protocol: u8) -> Option<&'a [u8]> {
         (self.protocol == protocol).then_some(self.payload)
+    }
+
+    /// Returns the octets of each layer.
+    pub(crate) fn layers(&self) -> Layers {
+        let header = match self.protocol {
+            PROTOCOL_UDP => 8,
+            PROTOCOL_TCP => self.payload.get(12).map_or(0, |octet| 4 * usize::from(octet >> 4)),
+            _ => 0,
+        };
+        let transport = header.min(self.payload.len());
+        let network = self.packet.len() - self.payload.len();
+        Layers { network, transport, message: self.payload.len() - transport }
+    }
+
+    /// Returns `syn` or `ack` if the packet is a TCP segment without payload that opens a connection, or that only acknowledges.
+    pub(crate) fn bare_segment(&self) -> Option<&'static str> {
+        let flags = *self.carries(PROTOCOL_TCP)?.get(13)? & 0x3f;
+        match (self.layers().message, flags) {
+            (0, 0x02 | 0x12) => Some("syn"),
+            (0, 0x10) => Some("ack"),
+            _ => None,
+        }
     }
 }
 

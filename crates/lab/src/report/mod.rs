@@ -8,11 +8,13 @@ pub(crate) mod interval;
 pub(crate) mod junit;
 pub(crate) mod numbers;
 pub mod object;
+mod octets;
 pub(crate) mod plot;
 mod protocols;
 pub(crate) mod simulated;
 mod steps;
 pub(crate) mod sweep;
+mod times;
 mod usage;
 
 use std::fmt::Write as _;
@@ -137,6 +139,11 @@ fn measurements(scenario: &Scenario, evidence: &Evidence) -> Value {
                 all.insert(name.to_owned(), value);
             }
         }
+    }
+    all.extend(times::measure(evidence).map(|times| ("times_ms".to_owned(), times)));
+    let octets = octets::measure(evidence);
+    if !octets.is_empty() {
+        all.insert("layer_octets".to_owned(), octets.into());
     }
     for (name, value) in steps::measure(evidence).into_iter().chain(usage::measure(evidence)) {
         all.insert(name.to_owned(), value);

@@ -31,7 +31,7 @@ const UNITS: [(&str, &str); 15] = [
 ];
 
 /// Numbers of things, also inside of a measurement with a unit.
-const COUNTS: [&str; 6] = ["count", "sessions", "sent", "lost", "packets", "runs"];
+const COUNTS: [&str; 8] = ["count", "sessions", "sent", "lost", "packets", "runs", "sizes", "scv"];
 
 /// The name of a number.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -9,6 +9,10 @@ use crate::protocols::fields::{self, Field};
 use crate::protocols::gist::message::Kind;
 use crate::protocols::packet::u16_at;
 
+/// Length of the common header, and type of the NSLP-Data object (RFC 5971 A.1, A.3.10).
+const COMMON_HEADER: usize = 8;
+const NSLP_DATA: u16 = 8;
+
 /// The fields of a message.
 pub(super) const FIELDS: &[Field<Message>] = &[
     Field {
@@ -76,6 +80,16 @@ pub(super) const FIELDS: &[Field<Message>] = &[
         name: "body",
         meaning: "all octets behind the GIST hop count, hexadecimal",
         get: |m| Some(hex(m.octets.get(2..)?).into()),
+    },
+    Field {
+        name: "octets",
+        meaning: "octets of the message from its common header on",
+        get: |m| Some(m.octets.len().into()),
+    },
+    Field {
+        name: "nslp_octets",
+        meaning: "octets that it carries for the signaling application: NSLP-Data without its header",
+        get: |m| Some(nslp_data(&m.octets)?.len().into()),
     },
     Field {
         name: "padding",
@@ -152,6 +166,19 @@ fn content(content: Content) -> &'static str {
         Content::Gist => "gist",
         Content::Tls => "tls",
         Content::Unknown => "unknown",
+    }
+}
+
+/// Finds the value of the NSLP-Data object behind the common header.
+fn nslp_data(octets: &[u8]) -> Option<&[u8]> {
+    let mut rest = octets.get(COMMON_HEADER..)?;
+    loop {
+        let words = usize::from(u16_at(rest, 2)? & 0x0fff);
+        let value = rest.get(4..4 + 4 * words)?;
+        if u16_at(rest, 0)? & 0x0fff == NSLP_DATA {
+            return Some(value);
+        }
+        rest = &rest[4 + value.len()..];
     }
 }
 

@@ -106,7 +106,7 @@ impl<'a> Gist<'a> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// "No Routing State" (RFC 5971 A.4.4.5).
