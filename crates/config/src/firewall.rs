@@ -5,7 +5,7 @@ use signalbox_linux::pinhole::{Chain, PinholeConfig};
 use crate::Config;
 use crate::keys::Keys;
 use crate::kind::{chain, list, mark};
-use crate::protocols::{Openings, Protocol};
+use crate::protocols::{Openings, Protocol, Sides};
 
 pub(crate) const MEANING: &str = "How pinholes fit beside the ruleset of the operator ([natfw.md](natfw.md#the-rule-of-the-game-the-operators-ruleset-decides)). It is in force \
      where `natfw` runs with the role `firewall` or `nat`, where `casp` runs with the role `firewall` or `nat`, and where `gist_nat` \
@@ -56,10 +56,15 @@ impl Config {
 
     pub(crate) fn pinholes_with(&self, opens: Openings) -> PinholeConfig {
         let default = PinholeConfig::default();
+        let mut outside: Vec<String> =
+            self.running().filter_map(Protocol::sides).flat_map(Sides::outside).collect();
+        outside.sort_unstable();
+        outside.dedup();
         PinholeConfig {
             max: self.resources.0.max_pinholes.min(default.max),
             mark: self.firewall.mark,
             translate: opens == Openings::Bindings,
+            outside,
             accept_in: self.firewall.accept_in.clone(),
             ..default
         }

@@ -15,6 +15,9 @@ use crate::traffic::FlowFilter;
 pub struct Pinhole {
     /// The packets as they arrive, before any translation.
     pub packets: FlowFilter,
+    /// Further senders of the packets.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+    pub senders: Vec<Sender>,
     /// The rule is also for packets whose given ports are each higher by one (RTP and RTCP).
     #[cfg_attr(feature = "serde", serde(default))]
     pub second_port: bool,
@@ -29,6 +32,10 @@ pub struct Pinhole {
     /// Their destination after translation; `None`: it stays.
     #[cfg_attr(feature = "serde", serde(default))]
     pub destination: Option<Endpoint>,
+    /// Flows that the translated destination begins have, outside, the destination before the translation as their source: their
+    /// receivers see the place at which the sender is reached. It lets nothing pass.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
+    pub mirrored: bool,
 }
 
 impl Pinhole {
@@ -37,22 +44,41 @@ impl Pinhole {
     pub const fn allow(packets: FlowFilter) -> Self {
         Self {
             packets,
+            senders: Vec::new(),
             second_port: false,
             icmp_types: Vec::new(),
             verdict: Verdict::Allow,
             source: None,
             destination: None,
+            mirrored: false,
         }
     }
 
-    /// The flows that it is for: one, or two with [`Pinhole::second_port`], if there is a next port. Who judges a pinhole and who
-    /// makes the kernel's rules of it take the flows from here, so that nothing is open that was not judged.
+    /// The flows that it is for: one for each sender, or two with [`Pinhole::second_port`], if there is a next port. Who judges a pinhole
+    /// and who makes the kernel's rules of it take the flows from here, so that nothing is open that was not judged.
     pub fn flows(&self) -> impl Iterator<Item = PinholeFlow> {
         let Self { packets, source, destination, .. } = *self;
         let first = PinholeFlow { packets, source, destination };
-        let second = if self.second_port { first.next() } else { None };
-        core::iter::once(first).chain(second)
+        let other = move |sender: &Sender| {
+            let packets = FlowFilter { src: sender.from, src_port: sender.port, ..packets };
+            PinholeFlow { packets, ..first }
+        };
+        let all = core::iter::once(first).chain(self.senders.iter().map(other));
+        let second = self.second_port;
+        all.flat_map(move |flow| [Some(flow), if second { flow.next() } else { None }]).flatten()
     }
+}
+
+/// Senders of the packets of a pinhole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct Sender {
+    /// Their addresses.
+    pub from: Prefix,
+    /// Their port; `None`: any.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub port: Option<u16>,
 }
 
 /// One flow of a pinhole.
@@ -134,6 +160,10 @@ impl fmt::Display for Pinhole {
             Verdict::Deny => "deny",
         };
         write!(f, "{verdict} {}", self.packets)?;
+        for Sender { from, port } in &self.senders {
+            write!(f, " or from {from}")?;
+            port.map_or(Ok(()), |port| write!(f, " port {port}"))?;
+        }
         if self.second_port {
             f.write_str(" and next port")?;
         }
@@ -143,7 +173,7 @@ impl fmt::Display for Pinhole {
         if let Some(destination) = self.destination {
             write!(f, " to {destination}")?;
         }
-        Ok(())
+        if self.mirrored { f.write_str(" and back") } else { Ok(()) }
     }
 }
 
@@ -262,6 +292,16 @@ mod tests {
         );
         assert_eq!(flows[1].translated().dst, host("192.168.5.100"));
         assert_eq!(flows[1].translated().src, packets.src);
+        let both =
+            Pinhole { senders: vec![Sender { from: host("192.0.2.2"), port: Some(7) }], ..pair.clone() };
+        let seen: Vec<_> =
+            both.flows().map(|flow| (flow.packets.src, flow.packets.src_port, ports(&flow))).collect();
+        let [one, two] = [(Some(45000), Some(20230)), (Some(45001), Some(20231))];
+        let (first, other) = (host("192.0.2.1"), host("192.0.2.2"));
+        assert_eq!(
+            seen,
+            [(first, None, one), (first, None, two), (other, Some(7), one), (other, Some(8), two)]
+        );
         let single = Pinhole { second_port: false, ..pair.clone() };
         let last = Pinhole { destination: end(u16::MAX), ..pair };
         assert_eq!((single.flows().count(), last.flows().count()), (1, 1));

@@ -24,6 +24,11 @@ impl Sides {
         self.0.iter().filter(|(_, one)| **one == side).map(|(name, _)| name.clone()).collect()
     }
 
+    /// The names of the interfaces outside.
+    pub(crate) fn outside(&self) -> Vec<String> {
+        self.of(Side::Outside)
+    }
+
     /// The names of the interfaces with those of their sides.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &'static str)> {
         let name = |side| SIDES.iter().find(|(_, one)| *one == side).map_or("", |(name, _)| name);

@@ -14,6 +14,10 @@ pub struct PinholeConfig {
     pub mark: u32,
     /// Whether addresses and ports can be translated. Without it, no flow of this node passes through the kernel's NAT.
     pub translate: bool,
+    /// The interfaces outside: flows that a mirrored pinhole translates leave by them ([`Pinhole::mirrored`]); empty: by any.
+    ///
+    /// [`Pinhole::mirrored`]: signalbox_core::pinhole::Pinhole::mirrored
+    pub outside: Vec<String>,
     /// Chains of the operator at whose head a rule accepts flows with the mark.
     pub accept_in: Vec<Chain>,
     /// Whether the table belongs to this process where the kernel supports that together with a table that stays when its
@@ -23,7 +27,14 @@ pub struct PinholeConfig {
 
 impl Default for PinholeConfig {
     fn default() -> Self {
-        Self { max: 65_536, mark: 0x1000_0000, translate: true, accept_in: Vec::new(), own_table: true }
+        Self {
+            max: 65_536,
+            mark: 0x1000_0000,
+            translate: true,
+            outside: Vec::new(),
+            accept_in: Vec::new(),
+            own_table: true,
+        }
     }
 }
 

@@ -26,6 +26,9 @@ pub(super) enum Shape {
     AnyPort,
     /// The same for all sources.
     AnySender,
+    /// Source address, protocol and source port: flows that a host inside begins. No pinhole has this shape; a mirrored one has an
+    /// element of it beside its own.
+    Beginner,
     /// Anything else.
     Ranges,
 }
@@ -38,6 +41,7 @@ impl Shape {
             Self::Flow | Self::Ranges => &[Source, Destination, Protocol, SourcePort, DestinationPort],
             Self::AnyPort => &[Source, Destination, Protocol, DestinationPort],
             Self::AnySender => &[Destination, Protocol, DestinationPort],
+            Self::Beginner => &[Source, Protocol, SourcePort],
         }
     }
 }
@@ -59,6 +63,8 @@ pub(super) struct Action {
     pub(super) verdict: Verdict,
     pub(super) source: Option<Endpoint>,
     pub(super) destination: Option<Endpoint>,
+    /// Flows that the destination begins are translated, too.
+    pub(super) mirrored: bool,
 }
 
 impl Action {
@@ -115,18 +121,25 @@ impl Flow {
             || packets.dscp.is_some()
             || packets.flow_label.is_some()
             || packets.spi.is_some()
-            || !pinhole.icmp_types.is_empty() && !icmp
+            || !pinhole.icmp_types.is_empty() && (!icmp || !pinhole.senders.is_empty())
+            || pinhole.senders.iter().any(|sender| sender.from.addr.is_ipv4() != packets.is_ipv4())
+            || pinhole.senders.iter().any(|sender| sender.port.is_some()) && !has_ports
         {
             return Err(PinholeError::Unsupported);
         }
-        let mut flows: Vec<(Self, Action)> =
-            pinhole.flows().map(|flow| part(&flow, pinhole.verdict)).collect();
+        let of_sender = 1 + usize::from(pinhole.second_port);
+        // The flows of all senders are mirrored by one element, that of the first sender.
+        let mut flows: Vec<(Self, Action)> = (0..)
+            .zip(pinhole.flows())
+            .map(|(at, flow)| part(&flow, pinhole.verdict, pinhole.mirrored && at < of_sender))
+            .collect();
         match flows.as_slice() {
             [(flow, action), ..] if !pinhole.icmp_types.is_empty() => {
                 flows = with_types(*flow, pinhole, *action);
                 if flows.is_empty() { Err(PinholeError::Unsupported) } else { Ok(flows) }
             }
-            [_] if pinhole.second_port => Err(PinholeError::Unsupported),
+            // There is no next port.
+            _ if flows.len() != of_sender * (1 + pinhole.senders.len()) => Err(PinholeError::Unsupported),
             _ => Ok(flows),
         }
     }
@@ -260,6 +273,19 @@ impl Flow {
         Some((self.src.addr, self.protocol.filter(|_| one)?, self.src_port?))
     }
 
+    /// The flows that a receiver inside begins, and what their source is outside: the destination of this flow.
+    pub(super) fn mirrored(&self, inside: Endpoint) -> Option<(Self, Endpoint)> {
+        let outside = Endpoint { address: self.dst.addr, port: Some(self.dst_port()?) };
+        let begun = Self {
+            src: Prefix::host(inside.address),
+            dst: Prefix::all_like(inside.address),
+            protocol: Some(self.protocol?),
+            src_port: Some(inside.port?),
+            dst_port: None,
+        };
+        (self.dst == Prefix::host(self.dst.addr)).then_some((begun, outside))
+    }
+
     /// The IP protocol, if one is given.
     pub(super) const fn protocol(&self) -> Option<u8> {
         self.protocol
@@ -294,11 +320,11 @@ fn with_types(flow: Flow, pinhole: &Pinhole, action: Action) -> Vec<(Flow, Actio
 }
 
 /// The keys of one flow of a pinhole, and what is done with it.
-fn part(flow: &PinholeFlow, verdict: Verdict) -> (Flow, Action) {
+fn part(flow: &PinholeFlow, verdict: Verdict, mirrored: bool) -> (Flow, Action) {
     let PinholeFlow { packets, source, destination } = flow;
     let action = match verdict {
-        Verdict::Allow => Action { verdict, source: *source, destination: *destination },
-        Verdict::Deny => Action { verdict, source: None, destination: None },
+        Verdict::Allow => Action { verdict, source: *source, destination: *destination, mirrored },
+        Verdict::Deny => Action { verdict, source: None, destination: None, mirrored: false },
     };
     let keys = Flow {
         src: masked(packets.src),

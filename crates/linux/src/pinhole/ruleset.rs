@@ -7,9 +7,10 @@
 
 use signalbox_core::pinhole::{Endpoint, Verdict};
 
+use super::config::PinholeConfig;
 use super::flow::{Action, Flow, Shape};
 use crate::netlink::Batch;
-use crate::netlink::nftables::expression::{drop, go_to};
+use crate::netlink::nftables::expression::{drop, go_to, leaves_by};
 use crate::netlink::nftables::flow::{self, Part, Translation};
 use crate::netlink::nftables::set::{self, Element, Form, Set, Value};
 use crate::netlink::nftables::{self, Hook, MANGLE, NFPROTO_INET};
@@ -42,7 +43,7 @@ pub(super) enum Use {
 }
 
 /// The sets and maps of each family, in the order of lookups. Translations that have no map in their shape use ranges.
-const SETS: [(Use, Shape); 17] = [
+const SETS: [(Use, Shape); 18] = [
     (Use::Deny, Shape::Flow),
     (Use::Deny, Shape::AnyPort),
     (Use::Deny, Shape::AnySender),
@@ -58,6 +59,7 @@ const SETS: [(Use, Shape); 17] = [
     (Use::Address(Translation::Destination), Shape::Ranges),
     (Use::Port(Translation::Source), Shape::Flow),
     (Use::Port(Translation::Source), Shape::Ranges),
+    (Use::Port(Translation::Source), Shape::Beginner),
     (Use::Address(Translation::Source), Shape::AnyPort),
     (Use::Address(Translation::Source), Shape::Ranges),
 ];
@@ -86,15 +88,25 @@ pub(super) fn entries(flow: &Flow, action: &Action) -> Vec<Entry> {
         let Some(Endpoint { address, port: given }) = to else { continue };
         let port = given.or(port);
         let purpose = if port.is_some() { Use::Port(what) } else { Use::Address(what) };
-        let mut value = match address {
-            std::net::IpAddr::V4(address) => address.octets().to_vec(),
-            std::net::IpAddr::V6(address) => address.octets().to_vec(),
-        };
-        value.extend(port.iter().flat_map(|port| port.to_be_bytes()));
-        value.resize(value.len().next_multiple_of(4), 0);
-        entries.push(entry(flow, purpose, Some(value)));
+        entries.push(entry(flow, purpose, Some(value(Endpoint { address, port }))));
+    }
+    if let Some((begun, outside)) =
+        action.destination.filter(|_| action.mirrored).and_then(|inside| flow.mirrored(inside))
+    {
+        entries.push(place(&begun, Shape::Beginner, Use::Port(Translation::Source), Some(value(outside))));
     }
     entries
+}
+
+/// What a map has for a translation to this place.
+fn value(Endpoint { address, port }: Endpoint) -> Vec<u8> {
+    let mut value = match address {
+        std::net::IpAddr::V4(address) => address.octets().to_vec(),
+        std::net::IpAddr::V6(address) => address.octets().to_vec(),
+    };
+    value.extend(port.iter().flat_map(|port| port.to_be_bytes()));
+    value.resize(value.len().next_multiple_of(4), 0);
+    value
 }
 
 /// The places where a former process may have had something for the same packets, except these.
@@ -114,6 +126,10 @@ pub(super) fn elsewhere(flow: &Flow, except: &[Entry]) -> Vec<Entry> {
 fn entry(flow: &Flow, purpose: Use, value: Option<Vec<u8>>) -> Entry {
     let shape = flow.shape();
     let shape = if SETS.contains(&(purpose, shape)) { shape } else { Shape::Ranges };
+    place(flow, shape, purpose, value)
+}
+
+fn place(flow: &Flow, shape: Shape, purpose: Use, value: Option<Vec<u8>>) -> Entry {
     let mut keys = flow.keys(shape);
     if purpose == Use::Deny && flow.has_icmp_type() {
         // Connection tracking has the type as a destination port. In the packet it is where other protocols have the source port.
@@ -139,7 +155,8 @@ pub(super) fn sets_for(wanted: Use) -> impl Iterator<Item = (String, Shape, bool
 }
 
 /// Appends the sets, chains and rules of our table, which is there. Sets that exist keep their elements.
-pub(super) fn compose(requests: &mut Batch, mark: u32, most: u32, translate: bool) {
+pub(super) fn compose(requests: &mut Batch, config: &PinholeConfig) {
+    let PinholeConfig { mark, max, translate, ref outside, .. } = *config;
     let mut id = 0;
     for (ipv6, _) in FAMILIES {
         for (purpose, shape) in SETS.into_iter().filter(|(purpose, _)| translate || !translates(*purpose)) {
@@ -157,13 +174,13 @@ pub(super) fn compose(requests: &mut Batch, mark: u32, most: u32, translate: boo
                     ranges,
                     timeouts: true,
                     // A pinhole may have a second port.
-                    size: if ranges { MOST_RANGES } else { most.saturating_mul(2) },
+                    size: if ranges { MOST_RANGES } else { max.saturating_mul(2) },
                 },
             );
         }
     }
     chains(requests, translate);
-    rules(requests, mark, translate);
+    rules(requests, mark, translate, outside);
 }
 
 fn chains(requests: &mut Batch, translate: bool) {
@@ -188,7 +205,7 @@ fn chains(requests: &mut Batch, translate: bool) {
     }
 }
 
-fn rules(requests: &mut Batch, mark: u32, translate: bool) {
+fn rules(requests: &mut Batch, mark: u32, translate: bool, outside: &[String]) {
     let rule = |requests: &mut Batch, chain: &str, expressions: &dyn Fn(&mut Batch)| {
         nftables::rule(requests, NFPROTO_INET, (TABLE, chain), expressions);
     };
@@ -218,10 +235,20 @@ fn rules(requests: &mut Batch, mark: u32, translate: bool) {
                 Use::Port(_) | Use::Address(_) if !translate => {}
                 Use::Port(what) | Use::Address(what) => {
                     let chain = if what == Translation::Source { SOURCES } else { DESTINATIONS };
-                    rule(requests, chain, &|rule| {
+                    let translate = |rule: &mut Batch| {
                         flow::load_flow(rule, ipv6, shape.parts());
                         flow::translate(rule, &name, what, ipv6, matches!(purpose, Use::Port(_)));
-                    });
+                    };
+                    if shape != Shape::Beginner || outside.is_empty() {
+                        rule(requests, chain, &translate);
+                        continue;
+                    }
+                    for interface in outside {
+                        rule(requests, chain, &|rule| {
+                            leaves_by(rule, interface);
+                            translate(rule);
+                        });
+                    }
                 }
             }
         }
@@ -257,6 +284,7 @@ fn name(purpose: Use, shape: Shape, ipv6: bool) -> String {
         Shape::Flow => "flow",
         Shape::AnyPort => "any_port",
         Shape::AnySender => "any_sender",
+        Shape::Beginner => "beginner",
         Shape::Ranges => "ranges",
     };
     format!("{purpose}{}_{shape}", if ipv6 { 6 } else { 4 })
@@ -308,5 +336,16 @@ mod tests {
         assert_eq!(element.end.unwrap()[12..], [8, 0xff, 0, 0, 0xff, 0xff, 0, 0]);
         let deny = Pinhole { verdict: Verdict::Deny, ..both };
         assert_eq!(places(&deny), [place("deny4_flow", None)]);
+        let any = FlowFilter { src: Prefix::all_like("0.0.0.0".parse().unwrap()), ..pinhole(None).packets };
+        let mirrored = Pinhole { destination: end(Some(600)), mirrored: true, ..Pinhole::allow(any) };
+        let expected = [
+            place("allow4_any_sender", None),
+            place("dnat4_any_sender", Some(&[1, 2, 3, 4, 2, 88, 0, 0])),
+            place("snat4_beginner", Some(&[10, 0, 0, 2, 0, 7, 0, 0])),
+        ];
+        assert_eq!(places(&mirrored), expected);
+        let (flow, action) = Flow::of(&mirrored).unwrap()[0];
+        assert_eq!(entries(&flow, &action)[2].element.key, [1, 2, 3, 4, 17, 0, 0, 0, 2, 88, 0, 0]);
+        assert_eq!(places(&Pinhole { destination: None, ..mirrored }).len(), 1, "nothing is translated");
     }
 }

@@ -77,10 +77,10 @@ impl Table {
     }
 
     fn lay_with(&mut self, properties: u32) -> io::Result<()> {
-        let PinholeConfig { mark, max, translate, .. } = self.config;
+        let config = &self.config;
         let compose = |requests: &mut Batch| {
             nftables::table_with(requests, NFPROTO_INET, TABLE, 0, properties);
-            ruleset::compose(requests, mark, max, translate);
+            ruleset::compose(requests, config);
         };
         match transact(&mut self.requests, compose) {
             // What is there has another form, such as another limit: pinholes close, and open with the next refresh.

@@ -3,12 +3,12 @@
 use std::net::{IpAddr, SocketAddr};
 
 use signalbox_core::node::Prefix;
-use signalbox_core::pinhole::{Endpoint, OpenerId, Pinhole, PinholeError};
+use signalbox_core::pinhole::{Endpoint, OpenerId, Pinhole, PinholeError, Sender};
 use signalbox_core::traffic::FlowFilter;
 use signalbox_linux::pinhole::{PinholeConfig, Pinholes};
 use signalbox_linux::topology;
 
-use crate::network::{Addresses, Network, PATIENCE, bind, families, footprint, ip};
+use crate::network::{Addresses, Network, PATIENCE, bind, families, footprint, ip, tool};
 use crate::pinhole::{
     CONTROL, DEFAULT_DROP, LONG, UDP, at, close, connect, enforcer, flow, open, received, tracked,
 };
@@ -170,6 +170,60 @@ fn the_translation_of_a_flow_is_found() {
         assert_eq!(find(&mut pinholes, bound, far), Some((source, far, true)));
         close(&mut pinholes, id as u64);
         assert_eq!(pinholes.find(&to_any_sender(external)), None, "no exact packets");
+    }
+}
+
+/// PCP-11-03: any sender reaches a host inside, or those that are named do; flows that the host begins from the same port leave with the
+/// external port, by the interfaces outside only, and flows of its other ports do not. Nothing of it is left in the kernel at the end.
+#[test]
+fn a_mirrored_binding_counts_for_flows_of_its_host() {
+    for (label, outside, mirrored) in
+        [("mirror", vec!["rb".to_owned()], true), ("mirrno", vec!["ra".to_owned()], false)]
+    {
+        let net = Network::new(label);
+        topology::nft(&net.r, DEFAULT_DROP).unwrap();
+        topology::nft(&net.r, NAT).unwrap();
+        let Some(mut pinholes) = enforcer(&net, &PinholeConfig { outside, ..PinholeConfig::default() })
+        else {
+            return;
+        };
+        for (id, Addresses { a, b }) in families().into_iter().enumerate() {
+            let (external, inside, far) = (at(outer(b), 45000), at(a, 20230), at(b, CONTROL));
+            let (server, other) = (bind(&net.a, inside), bind(&net.a, at(a, 20231)));
+            let peer = bind(&net.b, far);
+            let sender = |port| Sender { from: Prefix::host(b), port: Some(port) };
+            let packets =
+                FlowFilter { src: Prefix::host(b), src_port: Some(6000), ..to_any_sender(external) };
+            let few = Pinhole {
+                senders: vec![sender(6001), sender(6002)],
+                destination: endpoint(inside),
+                mirrored: true,
+                ..Pinhole::allow(packets)
+            };
+            open(&mut pinholes, id as u64, few.clone(), LONG);
+            for (port, passes) in [(6000, true), (6001, true), (6002, true), (6003, false)] {
+                bind(&net.b, at(b, port)).send_to(b"question", external).unwrap();
+                let patience = if passes { PATIENCE } else { std::time::Duration::from_millis(50) };
+                assert_eq!(received(&server, patience), passes.then_some(at(b, port)), "{port}");
+            }
+            server.send_to(b"to a new peer", far).unwrap();
+            let source = if mirrored { external } else { at(outer(b), 20230) };
+            assert_eq!(received(&peer, PATIENCE), Some(source));
+            other.send_to(b"of another port", far).unwrap();
+            assert_eq!(received(&peer, PATIENCE), Some(at(outer(b), 20231)));
+            let any = Pinhole { packets: to_any_sender(external), senders: Vec::new(), ..few };
+            open(&mut pinholes, id as u64, any, LONG);
+            // The kernel tracks the flow that was refused, so another one is tried.
+            bind(&net.b, at(b, 6004)).send_to(b"question", external).unwrap();
+            assert_eq!(received(&server, PATIENCE), Some(at(b, 6004)));
+            let map = format!(
+                "nft list map inet signalbox_pinholes snat{}_beginner",
+                if b.is_ipv4() { 4 } else { 6 }
+            );
+            assert!(tool(&net.r, &map).contains("45000"));
+            close(&mut pinholes, id as u64);
+            assert!(!tool(&net.r, &map).contains("45000"));
+        }
     }
 }
 

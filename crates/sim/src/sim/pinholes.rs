@@ -45,7 +45,7 @@ impl Pinholes {
         }
         let open = |standing: &Standing| standing.until > now;
         let same = |of: &Pinhole| {
-            let key = |of: &Pinhole| (of.packets, of.second_port, of.icmp_types.clone());
+            let key = |of: &Pinhole| (of.packets, of.senders.clone(), of.second_port, of.icmp_types.clone());
             key(of) == key(&pinhole)
         };
         let other = |one: &Standing| one.id.is_some_and(|of| of != id) && one.pinhole != pinhole;
@@ -63,11 +63,12 @@ impl Pinholes {
         if !self.drops {
             return true;
         }
-        let open = || self.standing.iter().filter(|standing| standing.until > now).map(|one| &one.pinhole);
-        if open().any(|one| one.verdict == Verdict::Deny && offset(one, packet).is_some()) {
+        let standing = self.standing.iter().filter(|standing| standing.until > now);
+        let open: Vec<Pinhole> = standing.flat_map(|one| of_each_sender(&one.pinhole)).collect();
+        if open.iter().any(|one| one.verdict == Verdict::Deny && offset(one, packet).is_some()) {
             return false;
         }
-        let allowed = || open().filter(|one| one.verdict == Verdict::Allow);
+        let allowed = || open.iter().filter(|one| one.verdict == Verdict::Allow);
         // Connection tracking: the answers go the same way back. What a pinhole is for itself comes first.
         for pinhole in allowed().cloned().chain(allowed().filter_map(answers)) {
             if let Some(offset) = offset(&pinhole, packet) {
@@ -78,6 +79,15 @@ impl Pinholes {
         }
         false
     }
+}
+
+/// The pinhole for each sender alone.
+fn of_each_sender(pinhole: &Pinhole) -> Vec<Pinhole> {
+    let alone = |packets| Pinhole { packets, senders: Vec::new(), ..pinhole.clone() };
+    let packets = pinhole.packets;
+    let others = pinhole.senders.iter();
+    let others = others.map(|sender| FlowFilter { src: sender.from, src_port: sender.port, ..packets });
+    core::iter::once(packets).chain(others).map(alone).collect()
 }
 
 /// Whether a packet is meant, and the distance of its ports from those of the pinhole.

@@ -15,6 +15,7 @@ pub(super) const NFT_META_PRIORITY: u32 = 2;
 const NFT_META_MARK: u32 = 3;
 const NFT_META_OIF: u32 = 5;
 const NFT_META_IIFNAME: u32 = 6;
+const NFT_META_OIFNAME: u32 = 7;
 const NFT_META_PKTTYPE: u32 = 19;
 const NFT_META_SDIF: u32 = 33;
 const NFT_META_SDIFNAME: u32 = 34;
@@ -115,6 +116,12 @@ pub(crate) fn protocol(rule: &mut Batch, protocol: u8) {
 /// The rule continues with packets that came in by the interface of this name.
 pub(crate) fn arrived_by(rule: &mut Batch, name: &str) {
     load_meta(rule, NFT_META_IIFNAME);
+    compare_name(rule, name);
+}
+
+/// The rule continues with packets that leave by this interface.
+pub(crate) fn leaves_by(rule: &mut Batch, name: &str) {
+    load_meta(rule, NFT_META_OIFNAME);
     compare_name(rule, name);
 }
 
