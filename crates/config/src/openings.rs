@@ -138,8 +138,7 @@ fn passages(config: &resources::Config, keys: &mut Keys<'_>) {
             open(keys, &["policy.rules", "policy"], &what);
         }
     }
-    let all = [Opening::Outward, Opening::Inward, Opening::Between, Opening::Reserve, Opening::Block];
-    for opening in all {
+    for opening in Opening::ALL {
         if let Some(names) = together(config, |rule| rule.opens.contains(&opening)) {
             let what = format!(
                 "the rules {names} together let everybody open \"{opening}\": write the prefixes of your own networks"

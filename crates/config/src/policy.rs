@@ -27,6 +27,7 @@ const OPENINGS: &[(&str, Opening)] = &[
     ("between", Opening::Between),
     ("reserve", Opening::Reserve),
     ("block", Opening::Block),
+    ("publish", Opening::Publish),
 ];
 
 const PROOFS: &[(&str, Proof)] =
@@ -174,7 +175,8 @@ fn requester(action: &mut Option<Action>, rule: &mut RuleConfig, keys: &mut Keys
         "What is opened through a firewall or NAT by `natfw` or `casp`. A rule with this condition is for such requests only, a rule \
          without it for reservations only. `\"outward\"`: a flow from the inside to the outside. `\"inward\"`: a flow from the outside. \
          `\"between\"`: a flow between interfaces of the inside, or by one of them, which only a rule opens. `\"reserve\"`: an external address for a host inside, or that it is known at the edge. `\"block\"`: senders that \
-         a host inside does not want.",
+         a host inside does not want. `\"publish\"`: a host inside that all senders may reach without asking, or those that it names, \
+         which only a rule opens.",
     );
     keys.key(
         "from_zone",

@@ -123,6 +123,8 @@ const WAITING: usize = 16;
 pub struct Ports {
     first: u16,
     last: u16,
+    /// The first and the last port that is given to who wishes for it, whether or not ports are drawn from there.
+    wishes: (u16, u16),
     /// Even ports of free pairs.
     pairs: List,
     /// Free ports whose neighbor is in use.
@@ -157,6 +159,7 @@ impl Ports {
         Self {
             first: *range.start(),
             last,
+            wishes: (*range.start(), last),
             pairs: List::new(pairs),
             singles: List::new(singles),
             used,
@@ -165,6 +168,12 @@ impl Ports {
             hasher: KeyedHasher::new(rng),
             shares: Shares::new(most.max(1), KeyedHasher::new(rng)),
         }
+    }
+
+    /// Gives ports of this range, too, to who wishes for one. The number of leases stays that of the ports that are drawn.
+    #[must_use]
+    pub fn with_wishes(self, first: u16, last: u16) -> Self {
+        Self { wishes: (first.max(1), last), ..self }
     }
 
     /// A lease for the end of a flow: the one that it has, or a new one, which takes of the share of `holder`. A new one is
@@ -230,6 +239,11 @@ impl Ports {
         self.used.set(port, false);
         if inside.second {
             self.used.set(port | 1, false);
+        }
+        if !self.is_drawn(port) {
+            return;
+        }
+        if inside.second {
             self.pairs.push(port & !1);
         } else if self.is_used(port ^ 1) {
             self.singles.push(port);
@@ -303,12 +317,15 @@ impl Ports {
 
     /// Takes this port, if it is free.
     fn take_wished(&mut self, port: u16, second: bool) -> Option<u16> {
-        let free = (self.first..=self.last).contains(&port) && !self.is_used(port);
-        if !free {
+        let free = |port: u16| {
+            let given = self.is_drawn(port) || (self.wishes.0..=self.wishes.1).contains(&port);
+            given && !self.is_used(port)
+        };
+        if !free(port) {
             return None;
         }
         if second {
-            let pair = port.is_multiple_of(2) && port < self.last && !self.is_used(port | 1);
+            let pair = port.is_multiple_of(2) && free(port | 1);
             return pair.then(|| {
                 self.used.set(port, true);
                 self.used.set(port | 1, true);
@@ -316,10 +333,16 @@ impl Ports {
             });
         }
         self.used.set(port, true);
-        if !self.is_used(port ^ 1) {
+        if self.is_drawn(port) && !self.is_used(port ^ 1) {
             self.singles.push(port ^ 1);
         }
         Some(port)
+    }
+
+    /// Whether the port is one of those that are drawn.
+    #[must_use]
+    pub fn is_drawn(&self, port: u16) -> bool {
+        (self.first..=self.last).contains(&port)
     }
 
     fn is_used(&self, port: u16) -> bool {
@@ -373,6 +396,36 @@ mod tests {
         // All of them are of one holder.
         let many = (5..=250).filter(|n| ports.acquire(inside(*n, 1, false), host, None).is_ok()).count();
         assert!(many < 32 && take(&mut ports, inside(251, 1, false)).is_ok(), "{many}");
+    }
+
+    /// Ports from 1024 on can be wished for; those outside of the range are never drawn, also not when they come back.
+    #[test]
+    fn a_wish_may_be_for_a_port_that_is_not_drawn() {
+        let mut ports = ports(40000, 40015).with_wishes(1024, 65535);
+        let host: IpAddr = [10, 0, 0, 9].into();
+        for (n, wish, second, given) in [
+            (1, 22000, false, true),
+            (2, 22000, false, false),
+            (3, 22001, false, true),
+            (4, 3074, true, true),
+            (5, 3075, false, false),
+            (6, 1023, false, false),
+            (7, 65535, true, false),
+            (8, 65535, false, true),
+        ] {
+            let (key, port) = ports.acquire(inside(n, 1, second), host, Some(wish)).unwrap();
+            assert_eq!(port == wish, given, "{n} {wish}");
+            if !given {
+                assert!((40000..=40015).contains(&port), "{port}");
+                ports.release(key);
+            }
+        }
+        let again = ports.acquire(inside(1, 1, false), host, None).unwrap();
+        assert_eq!(again.1, 22000);
+        (0..2).for_each(|_| ports.release(again.0));
+        let drawn: Vec<u16> =
+            (20..32).filter_map(|n| Some(take(&mut ports, inside(n, 1, false)).ok()?.1)).collect();
+        assert!(drawn.len() > 8 && drawn.iter().all(|port| (40000..=40015).contains(port)), "{drawn:?}");
     }
 
     #[test]

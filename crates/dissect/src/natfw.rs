@@ -3,7 +3,7 @@
 use core::fmt::{self, Write as _};
 
 use serde_json::{Map, Value, json};
-use signalbox_natfw::wire::{DataTerminal, Information, Message};
+use signalbox_natfw::wire::{DataTerminal, Filter, Information, Message, Publication, Wish};
 
 /// Returns a message of the NATFW NSLP (RFC 5973 §4) as a JSON object. Absent objects have no field.
 pub(crate) fn json(message: &Message<'_>) -> Value {
@@ -32,6 +32,7 @@ pub(crate) fn json(message: &Message<'_>) -> Value {
         json!({ "port": bindings.port, "addresses": addresses })
     });
     add("bindings", bindings);
+    add("publication", message.publication.map(publication));
     add("hops", message.hops.map(|hops| hops.iter().map(crate::json::hop).collect::<Vec<_>>().into()));
     Value::Object(fields)
 }
@@ -49,6 +50,24 @@ fn info(info: Information) -> Value {
         "name": info.info.name(),
         "object_type": info.object.map(|object| object.0),
     })
+}
+
+fn publication(publication: Publication<'_>) -> Value {
+    let Wish { opens, exactly, address, port, key, filters } = publication.wish();
+    let filters: Vec<_> =
+        filters.iter().map(|filter| json!({ "senders": senders(filter), "port": filter.port })).collect();
+    json!({
+        "opens": opens,
+        "exactly": exactly,
+        "address": address.map(|address| address.to_string()),
+        "port": port,
+        "key": format!("{:016x}", u64::from_be_bytes(key)),
+        "filters": filters,
+    })
+}
+
+fn senders(filter: &Filter) -> String {
+    format!("{}/{}", filter.address, filter.prefix)
 }
 
 fn data_terminal(terminal: &DataTerminal) -> Value {
@@ -112,6 +131,17 @@ pub(crate) fn text(f: &mut String, message: &Message<'_>) -> fmt::Result {
     if let Some(bindings) = message.bindings {
         let addresses: Vec<_> = bindings.iter().map(|address| address.to_string()).collect();
         writeln!(f, "    external addresses of NATs [{}]{}", addresses.join(", "), at(bindings.port))?;
+    }
+    if let Some(publication) = message.publication {
+        let Wish { opens, exactly, address, port, key, filters } = publication.wish();
+        f.push_str(if opens { "    publication, opens at once" } else { "    publication, opens nothing" });
+        let only = if exactly { "only" } else { "rather" };
+        address.map_or(Ok(()), |address| write!(f, ", {only} address {address}"))?;
+        port.map_or(Ok(()), |port| write!(f, ", {only} port {port}"))?;
+        writeln!(f, ", lease key {:016x}", u64::from_be_bytes(key))?;
+        for filter in &filters {
+            writeln!(f, "        from {}{}", senders(filter), at(filter.port))?;
+        }
     }
     for hop in message.hops.iter().flat_map(|hops| hops.iter()) {
         let gap = if hop.after_gap { ", behind routers or nodes that are unknown" } else { "" };

@@ -103,7 +103,7 @@ pub mod qos {
 pub mod natfw {
     pub use signalbox_natfw::engine::{
         Code, Command, Config, ConfigError, ExposeRequest, Failure, Granted, Kind, Mapping, Middlebox, Natfw,
-        NatfwEvent, OpenBits, OpenRequest, Options, Refusal, Role, SessionView, State, left_binding,
+        NatfwEvent, OpenBits, OpenRequest, Options, Publish, Refusal, Role, SessionView, State, left_binding,
     };
 }
 

@@ -84,7 +84,7 @@ pub enum Subject {
 impl From<Opening> for Subject {
     fn from(opening: Opening) -> Self {
         match opening {
-            Opening::Outward | Opening::Inward | Opening::Between => Self::Pinhole,
+            Opening::Outward | Opening::Inward | Opening::Between | Opening::Publish => Self::Pinhole,
             Opening::Reserve => Self::Binding,
             Opening::Block => Self::Block,
         }

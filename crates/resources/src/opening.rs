@@ -28,6 +28,9 @@ pub enum Opening {
     Reserve,
     /// A flow towards the inside that is blocked.
     Block,
+    /// A host inside that strangers may reach without an invitation. Only a rule opens it: neither a host's own address nor trust in the
+    /// requester replaces one.
+    Publish,
 }
 
 impl fmt::Display for Opening {
@@ -38,15 +41,20 @@ impl fmt::Display for Opening {
             Self::Between => "between",
             Self::Reserve => "reserve",
             Self::Block => "block",
+            Self::Publish => "publish",
         })
     }
 }
 
 impl Opening {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Outward, Self::Inward, Self::Between, Self::Reserve, Self::Block, Self::Publish];
+
     /// Whether a receiver asks for it alone, for senders that are not known yet.
     #[must_use]
     pub const fn is_of_receiver(self) -> bool {
-        matches!(self, Self::Reserve | Self::Block)
+        matches!(self, Self::Reserve | Self::Block | Self::Publish)
     }
 }
 

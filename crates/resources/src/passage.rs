@@ -116,7 +116,7 @@ impl Resources {
     ///
     /// Without a rule that applies, a request is allowed in three cases: the requester is trusted by `trusted`; it is the
     /// node itself, or a neighbor with a proof, and asks for its own address and no other (outward the source, otherwise the
-    /// destination of the packets, behind the translation); or it asks for what a host inside has reserved.
+    /// destination of the packets, behind the translation); or it asks for what a host inside has reserved. A publication needs a rule.
     ///
     /// # Errors
     /// The refusal, which names the rule; nothing has changed.
@@ -188,7 +188,9 @@ impl Resources {
         let refused = |rule| Refusal { rule, available: 0 };
         let policy = self.policy();
         let found = policy.passage(request, crossed, self.wall_us(now)).map_err(refused)?;
-        if found.is_none() && !self.is_own(request) && !request.invited && !policy.trusts(request.requester) {
+        let by_default = request.opening != Opening::Publish
+            && (self.is_own(request) || request.invited || policy.trusts(request.requester));
+        if found.is_none() && !by_default {
             return Err(refused(Rule::Default));
         }
         let key = found.and_then(|rule| policy.account(Some(rule), request.requester, IfIndex::NONE));
@@ -287,7 +289,7 @@ impl Resources {
             Opening::Reserve | Opening::Block => {
                 request.pinhole.flows().all(|flow| flow.translated().dst == own)
             }
-            Opening::Inward | Opening::Between => false,
+            Opening::Inward | Opening::Between | Opening::Publish => false,
         }
     }
 }

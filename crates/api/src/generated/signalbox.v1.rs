@@ -1023,7 +1023,7 @@ pub struct TestPolicyRequest {
     /// Interface by which the packets would leave, by name; absent: the interface of the route.
     #[prost(string, optional, tag = "8")]
     pub interface: ::core::option::Option<::prost::alloc::string::String>,
-    /// The request is for a passage through a firewall or NAT: "outward", "inward", "between", "reserve" or "block". It needs no
+    /// The request is for a passage through a firewall or NAT: "outward", "inward", "between", "reserve", "block" or "publish". It needs no
     /// `traffic`, and `protocol` is natfw, casp or not specified. Absent: a reservation.
     #[prost(string, optional, tag = "29")]
     pub opening: ::core::option::Option<::prost::alloc::string::String>,
@@ -1841,6 +1841,10 @@ pub struct PinholeOpen {
     /// With casp: when the packets are to pass, one hour from now at most; absent or past: at once.
     #[prost(uint64, optional, tag = "18")]
     pub start_unix_us: ::core::option::Option<u64>,
+    /// With natfw and `expose`: all senders that `flow` means reach this host at once, without a request of their own. Nodes of the path
+    /// need rules with `opens = \["publish"\]`. Not with `proxy`.
+    #[prost(message, optional, tag = "19")]
+    pub publish: ::core::option::Option<PinholePublish>,
 }
 impl ::prost::Name for PinholeOpen {
     const NAME: &'static str = "PinholeOpen";
@@ -1850,6 +1854,29 @@ impl ::prost::Name for PinholeOpen {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/signalbox.v1.PinholeOpen".into()
+    }
+}
+/// How a host is to be reached without a request of its senders.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PinholePublish {
+    /// The external IPv4 address that is wished for; absent: any.
+    #[prost(string, optional, tag = "1")]
+    pub address: ::core::option::Option<::prost::alloc::string::String>,
+    /// The external port that is wished for; absent: any.
+    #[prost(uint32, optional, tag = "2")]
+    pub port: ::core::option::Option<u32>,
+    /// Nothing but the wish will do.
+    #[prost(bool, tag = "3")]
+    pub exactly: bool,
+}
+impl ::prost::Name for PinholePublish {
+    const NAME: &'static str = "PinholePublish";
+    const PACKAGE: &'static str = "signalbox.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "signalbox.v1.PinholePublish".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/signalbox.v1.PinholePublish".into()
     }
 }
 /// How far a request goes.
@@ -2811,7 +2838,7 @@ pub struct Decision {
     pub rate_octets_per_s: ::core::option::Option<u64>,
     #[prost(message, optional, tag = "14")]
     pub service: ::core::option::Option<Service>,
-    /// What a passage opens: "outward", "inward", "between", "reserve" or "block".
+    /// What a passage opens: "outward", "inward", "between", "reserve", "block" or "publish".
     #[prost(string, optional, tag = "15")]
     pub opening: ::core::option::Option<::prost::alloc::string::String>,
     /// Lifetime without a refresh.

@@ -29,6 +29,7 @@ pub(crate) struct Natfw {
     engine: Config,
     external: Option<IpAddr>,
     ports: Ports,
+    wished_ports: Ports,
     mappings: Vec<MappingEntry>,
     sides: Sides,
 }
@@ -44,7 +45,8 @@ impl Default for Natfw {
     fn default() -> Self {
         let engine = Config::default();
         let ports = Ports { from: engine.first_port, to: engine.last_port };
-        Self { engine, external: None, ports, mappings: Vec::new(), sides: Sides::default() }
+        let wished_ports = Ports { from: engine.first_wish, to: engine.last_wish };
+        Self { engine, external: None, ports, wished_ports, mappings: Vec::new(), sides: Sides::default() }
     }
 }
 
@@ -95,6 +97,11 @@ impl Natfw {
                            included.";
             keys.key("ports", &mut self.ports, ports(), meaning);
             keys.check(self.ports.from > 0, &["ports"], "0 is no port: write a range from 1 on");
+            let meaning = "External ports that a host inside may wish for, beside `ports`, if a rule with `opens = [\"publish\"]` lets it be \
+                           reached by strangers. Packets to such a port reach the host instead of this node: leave ports of services of this \
+                           node out.";
+            keys.key("wished_ports", &mut self.wished_ports, ports(), meaning);
+            keys.check(self.wished_ports.from > 0, &["wished_ports"], "0 is no port: write a range from 1 on");
         });
         let new = MappingEntry::default;
         keys.array("mappings", MAPPINGS, &mut self.mappings, new, |keys, mapping| {
@@ -282,6 +289,8 @@ impl Protocol for Natfw {
             external: self.external.and_then(v4),
             first_port: self.ports.from,
             last_port: self.ports.to,
+            first_wish: self.wished_ports.from,
+            last_wish: self.wished_ports.to,
             mappings: mappings.collect(),
             ..self.engine.clone()
         });

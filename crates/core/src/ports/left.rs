@@ -7,7 +7,7 @@
 use core::fmt;
 use core::net::IpAddr;
 use core::time::Duration;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 
 use super::Binding;
 use crate::Time;
@@ -23,9 +23,17 @@ pub type End = (IpAddr, u8, u16);
 /// The ports that are kept for ends inside without a session. `H`: what keeps a port from others.
 #[derive(Debug)]
 pub struct Left<H> {
-    by_end: HashMap<End, (u16, H), KeyedHasher>,
-    /// When each of them goes, the first one first. One that was taken is on the list until then.
-    order: VecDeque<(Time, End)>,
+    by_end: HashMap<End, Kept<H>, KeyedHasher>,
+    /// When each of them goes, the first one first.
+    order: BTreeSet<(Time, End)>,
+}
+
+/// A port that is kept for an end.
+#[derive(Debug)]
+struct Kept<H> {
+    port: u16,
+    hold: H,
+    until: Time,
 }
 
 /// Why a port that the node before this one left is not kept.
@@ -55,27 +63,40 @@ impl<H> Left<H> {
     /// No port.
     #[must_use]
     pub fn new(hasher: KeyedHasher) -> Self {
-        Self { by_end: HashMap::with_hasher(hasher), order: VecDeque::new() }
+        Self { by_end: HashMap::with_hasher(hasher), order: BTreeSet::new() }
     }
 
     /// When the next one goes; `None`: none is kept.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        self.order.front().map(|(at, _)| *at)
+        self.order.first().map(|(at, _)| *at)
+    }
+
+    /// The number of ports that are kept.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_end.len()
+    }
+
+    /// Whether no port is kept.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_end.is_empty()
     }
 
     /// The port that is kept for an end.
     #[must_use]
     pub fn port(&self, end: &End) -> Option<u16> {
-        self.by_end.get(end).map(|(port, _)| *port)
+        self.by_end.get(end).map(|kept| kept.port)
     }
 
-    /// Keeps a port for its end, some time from now on. The end has none yet.
-    pub fn keep(&mut self, now: Time, time: Duration, binding: &Binding, hold: H) {
+    /// Keeps a port for its end, some time from now on. The result is the hold of the port that was kept for it before.
+    pub fn keep(&mut self, now: Time, time: Duration, binding: &Binding, hold: H) -> Option<H> {
         let (end, until) = (binding.end(), now + time + REST);
-        self.by_end.insert(end, (binding.external, hold));
-        let at = self.order.partition_point(|(known, _)| *known <= until);
-        self.order.insert(at, (until, end));
+        let former = self.take(&end);
+        self.by_end.insert(end, Kept { port: binding.external, hold, until });
+        self.order.insert((until, end));
+        former
     }
 
     /// Keeps the ports of the entries that [`Binding::write`] wrote. `hold` keeps a port from others; `None`: it is not free here. An end
@@ -96,7 +117,9 @@ impl<H> Left<H> {
                 continue;
             }
             match hold(&binding) {
-                Some(hold) => self.keep(now, time, &binding, hold),
+                Some(hold) => {
+                    self.keep(now, time, &binding, hold);
+                }
                 None => not_kept(NotKept::NotFree(binding)),
             }
         }
@@ -104,18 +127,15 @@ impl<H> Left<H> {
 
     /// Keeps the port of an end no longer. The result is its hold.
     pub fn take(&mut self, end: &End) -> Option<H> {
-        self.by_end.remove(end).map(|(_, hold)| hold)
+        let Kept { hold, until, .. } = self.by_end.remove(end)?;
+        self.order.remove(&(until, *end));
+        Some(hold)
     }
 
     /// The hold of a port that is kept for too long. Call it until it returns `None`.
     pub fn expired(&mut self, now: Time) -> Option<H> {
-        while let Some((_, end)) = self.order.front().copied().filter(|(at, _)| *at <= now) {
-            self.order.pop_front();
-            if let Some(hold) = self.take(&end) {
-                return Some(hold);
-            }
-        }
-        None
+        let (_, end) = self.order.first().copied().filter(|(at, _)| *at <= now)?;
+        self.take(&end)
     }
 }
 
@@ -196,11 +216,14 @@ mod tests {
         assert_eq!((left.port(&end), left.deadline()), (Some(40_003), Some(Time::from_secs(21))));
         assert_eq!(left.expired(Time::from_secs(20)), None);
         assert_eq!((left.take(&end), left.port(&end)), (Some(3), None));
+        // Kept again it stays for the later time, and nothing of the former one is left.
+        let again = left.keep(now, Duration::from_secs(40), &binding("10.0.0.1", 2), 9);
+        assert_eq!((again, left.len(), left.deadline()), (Some(2), 2, Some(Time::from_secs(41))));
         let mut gone = Vec::new();
         while let Some(hold) = left.expired(Time::from_secs(100)) {
             gone.push(hold);
         }
-        assert_eq!((gone, left.deadline()), (vec![2, 1], None));
+        assert_eq!((gone, left.deadline(), left.is_empty()), (vec![1, 9], None, true));
     }
 
     /// What cannot be read and what is not free is left out; an end keeps the port that it has; the others stay for their time.

@@ -16,6 +16,10 @@ const EXTERNAL: &str = "02800000 000c0001 0000012c 00120001 00000009 000f0001 00
 const RESPONSE: &str =
     "03000000 000c0001 0000003c 00120001 00000009 00100001 02010000 000d0002 afc84000 c000024f";
 const REFUSED: &str = "03000000 00120001 00000009 00100001 07090013";
+/// Vector 8 of `docs/wire/natfw.md`.
+const PUBLISH: &str = "02000000 000c0001 0000012c 00120001 00000009 000f0001 00010000 00130003 c0000006 55f00000 00000000 \
+    07d5000e c00055f0 c000024f a1b2c3d4 e5f60718 00780000 00000000 00000000 0000ffff c6336400 \
+    00800007 20010db8 00000000 00000000 00000001";
 
 #[test]
 fn messages_as_text() {
@@ -37,6 +41,11 @@ fn messages_as_text() {
     assert!(text(RESPONSE).contains(expected), "{}", text(RESPONSE));
     let expected = "7/0x09 Signaling session failure: Requested IP protocol not supported (NATFW_DTINFO)";
     assert!(text(REFUSED).contains(expected), "{}", text(REFUSED));
+    let expected = "
+    publication, opens at once, only address 192.0.2.79, only port 22000, lease key a1b2c3d4e5f60718
+        from 198.51.100.0/24
+        from 2001:db8::1/128 port 7";
+    assert!(text(PUBLISH).contains(expected), "{}", text(PUBLISH));
     assert!(text("01000000").contains("no NATFW NSLP message"));
 }
 
@@ -50,6 +59,15 @@ fn messages_as_json() {
             "protocol": 17, "receiver_port": 20230, "sender_port": null, "spi": null, "sender": "192.0.2.0/24",
         },
         "bindings": { "port": null, "addresses": ["10.0.0.1"] },
+    });
+    assert!(lines[0].to_string().contains(&expected.to_string()), "{}", lines[0]);
+    let (lines, _) = json(line(PUBLISH).as_bytes());
+    let expected = json!({
+        "opens": true, "exactly": true, "address": "192.0.2.79", "port": 22000, "key": "a1b2c3d4e5f60718",
+        "filters": [
+            { "senders": "198.51.100.0/24", "port": null },
+            { "senders": "2001:db8::1/128", "port": 7 },
+        ],
     });
     assert!(lines[0].to_string().contains(&expected.to_string()), "{}", lines[0]);
     let (lines, _) = json(line(REFUSED).as_bytes());

@@ -124,6 +124,7 @@ impl World {
                 towards: outside,
                 path_coupled: false,
                 block: false,
+                publish: None,
                 bindings: false,
                 options,
             };

@@ -35,7 +35,7 @@ impl Refused {
 }
 
 const ICMP: u8 = 1;
-const TCP: u8 = 6;
+pub(super) const TCP: u8 = 6;
 const UDP: u8 = 17;
 const DCCP: u8 = 33;
 const ESP: u8 = 50;

@@ -1,10 +1,12 @@
 //! Commands of users.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 
 use signalbox_core::SessionId;
 use signalbox_core::node::Prefix;
+
+use crate::wire::Filter;
 
 /// A command of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,10 +92,28 @@ pub struct ExposeRequest {
     /// Block the senders.
     #[cfg_attr(feature = "serde", serde(default))]
     pub block: bool,
+    /// All these senders reach the receiver at once, without a request of their own.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub publish: Option<Publish>,
     /// Ask for the addresses of all NATs on the path (RFC 5973 §4.2.3).
     #[cfg_attr(feature = "serde", serde(default))]
     pub bindings: bool,
     /// Options.
     #[cfg_attr(feature = "serde", serde(default))]
     pub options: Options,
+}
+
+/// How a receiver is to be reached without a request of its senders.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields, default))]
+pub struct Publish {
+    /// The external address that is wished for; `None`: any.
+    pub address: Option<Ipv4Addr>,
+    /// The external port that is wished for; `None`: any.
+    pub port: Option<u16>,
+    /// Nothing but the wish will do.
+    pub exactly: bool,
+    /// Senders that are meant, if [`ExposeRequest::from`] names none; empty: all.
+    pub filters: Vec<Filter>,
 }

@@ -12,7 +12,8 @@ use super::check::Refused;
 use super::outbox::{Parcel, Purpose};
 use super::session::{Answer, Kind, Origin, Request, Session};
 use crate::wire::{
-    Bindings, Forwarded, Hop, Hops, IcmpTypes, Info, Information, Message, MessageType, refused_by,
+    Bindings, Forwarded, Hop, Hops, IcmpTypes, Info, Information, Message, MessageType, Publication,
+    refused_by,
 };
 
 /// How much longer GIST keeps the routing state of a session than the session lives.
@@ -156,9 +157,11 @@ impl Natfw {
         let to = Target::previous(session);
         let beyond = core::mem::take(&mut answer.hops);
         let hops = session.peers.lists().then(|| self.with_own(session, beyond, answer.own));
+        let publication = session.request.publication_octets().to_vec();
         let response = Message {
             msn: Some(answer.msn),
             lifetime: Some(answer.lifetime),
+            publication: Publication::of(&publication),
             hops: hops.as_deref().and_then(Hops::from_octets),
             forwarded: Forwarded::among(&answer.forwarded),
             info: Some(Info::PROCESSED.into()),
@@ -193,6 +196,7 @@ impl Natfw {
         let (msn, deletes) = (session.msn, lifetime == 0);
         let Request { efi, proxy, extend, .. } = session.request;
         let (nonce, icmp_types) = (session.request.nonce(), Box::<[u8]>::from(session.request.icmp_types()));
+        let publication = Box::<[u8]>::from(session.request.publication_octets());
         let external = session.plan.external.as_ref();
         let terminal = external.map(|external| external.terminal);
         let binding = external.and_then(|external| external.binding);
@@ -233,6 +237,7 @@ impl Natfw {
             nonce,
             icmp_types: (!icmp_types.is_empty()).then(|| IcmpTypes::of(&icmp_types)),
             bindings,
+            publication: Publication::of(&publication),
             hops: lists.then_some(Hops::EMPTY),
             neighbor: lists,
             forwarded: received.map_or(Forwarded::among(&token), |(_, message)| message.forwarded),

@@ -26,6 +26,10 @@ pub struct Config {
     pub first_port: u16,
     /// Last external port of a NAT.
     pub last_port: u16,
+    /// First external port that a publication may wish for, beside those that the NAT gives out.
+    pub first_wish: u16,
+    /// Last external port that a publication may wish for.
+    pub last_wish: u16,
     /// Addresses that a twice-NAT translates. It changes messages by them, and nothing else (RFC 5973 §2.5).
     pub mappings: Vec<Mapping>,
     /// Time between two refreshes of sessions of this node, R of RFC 5973 §3.4. The lifetime follows from it.
@@ -108,6 +112,8 @@ impl Default for Config {
             external: None,
             first_port: 32768,
             last_port: 60999,
+            first_wish: 1024,
+            last_wish: u16::MAX,
             mappings: Vec::new(),
             refresh: Duration::from_secs(300),
             retry: Duration::from_secs(2),
@@ -133,6 +139,9 @@ pub enum ConfigError {
     /// The range of external ports is empty.
     #[error("first_port: from 1 to last_port")]
     Ports,
+    /// The range of ports to wish for is empty.
+    #[error("first_wish: from 1 to last_wish")]
+    Wishes,
     /// No lifetime can be accepted.
     #[error("min_lifetime: at least 1 s, and not more than max_lifetime")]
     Lifetimes,
@@ -179,6 +188,7 @@ impl Config {
         let outside = !self.outside.is_empty() || self.external.is_some();
         for (right, error) in [
             (self.first_port > 0 && self.first_port <= self.last_port, ConfigError::Ports),
+            (self.first_wish > 0 && self.first_wish <= self.last_wish, ConfigError::Wishes),
             (lifetimes, ConfigError::Lifetimes),
             (self.hold >= Duration::from_secs(30), ConfigError::Hold),
             (timers, ConfigError::Timers),
@@ -214,6 +224,8 @@ mod tests {
         for (wrong, error) in [
             (Config { first_port: 0, ..wall() }, ConfigError::Ports),
             (Config { first_port: 5, last_port: 4, ..wall() }, ConfigError::Ports),
+            (Config { first_wish: 0, ..wall() }, ConfigError::Wishes),
+            (Config { first_wish: 5, last_wish: 4, ..wall() }, ConfigError::Wishes),
             (Config { min_lifetime: zero, ..wall() }, ConfigError::Lifetimes),
             (Config { max_lifetime: Duration::from_secs(9), ..wall() }, ConfigError::Lifetimes),
             (Config { hold: Duration::from_secs(29), ..wall() }, ConfigError::Hold),

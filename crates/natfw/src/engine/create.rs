@@ -20,9 +20,11 @@ use super::check::{self, Refused};
 use super::config::Middlebox;
 use super::far::{Ends, opening};
 use super::interfaces::Side;
+use super::leases::PortWish;
+use super::plan::Plan;
 use super::reservation::Invitation;
 use super::response::rule;
-use super::session::{Plan, Request};
+use super::session::Request;
 use super::sweep::initiator;
 use crate::wire::{Info, RuleAction};
 
@@ -140,7 +142,7 @@ impl Natfw {
         let opening = opening(side, from.ends.far.map(|far| self.interfaces.side(far)));
         let invitation = match opening {
             Opening::Outward => Invitation::None,
-            Opening::Inward | Opening::Between | Opening::Reserve | Opening::Block => {
+            Opening::Inward | Opening::Between | Opening::Reserve | Opening::Block | Opening::Publish => {
                 self.invitation(&flow, second)
             }
         };
@@ -229,7 +231,7 @@ impl Natfw {
         }
         let port = flow.src_port.filter(|port| *port != 0).ok_or(Info::SOURCE_PORTS)?;
         let inside = Inside { address: flow.src, protocol, port, second };
-        let (lease, port) = self.lease(inside, needs)?;
+        let (lease, port) = self.lease(inside, PortWish::drawn(needs))?;
         Ok((Some(lease), Some(port)))
     }
 

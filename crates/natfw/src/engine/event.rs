@@ -137,6 +137,8 @@ pub enum Refusal {
     Lifetime,
     /// The token does not fit into an object.
     Token,
+    /// A publication that blocks or is in proxy mode, or its filters are too many, of another IP version, or beside a sender.
+    Publication,
 }
 
 impl fmt::Display for Refusal {
@@ -156,6 +158,9 @@ impl fmt::Display for Refusal {
             }
             Self::IcmpTypes => "at most 255 types of ICMP messages",
             Self::Lifetime => "a lifetime of 1 s to 136 years is wanted",
+            Self::Publication => {
+                "a publication does not block and has no proxy; at most 8 filters of the IP version of the receiver, and no other sender with them"
+            }
             Self::Token => "a token of 4 to 16,380 octets is wanted",
         })
     }

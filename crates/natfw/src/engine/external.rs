@@ -14,8 +14,11 @@ use super::check::{self, Refused};
 use super::config::Middlebox;
 use super::create::{Arrived, Opened, towards};
 use super::interfaces::Side;
+use super::leases::PortWish;
+use super::plan::{External, Plan, Reserved};
+use super::publish;
 use super::response::rule;
-use super::session::{External, Plan, Request, Reserved};
+use super::session::Request;
 use crate::wire::{DataTerminal, ExternalAddress, Info, ObjectType, Ports, RuleAction, TerminalPorts};
 
 /// The receiver of an EXTERNAL, and the senders that it means.
@@ -105,18 +108,30 @@ impl Natfw {
         if nat && blocks {
             return Err(Refused::of(Info::ACTION_NOT_APPLICABLE, ObjectType::EFI));
         }
+        publish::check(request, &receiver, terminal)?;
+        let publication = request.publication();
+        let opens = publication.is_some_and(|publication| publication.opens());
         let (protocol, ports) = (terminal.protocol(), terminal.ports());
         let inside = Endpoint { address: receiver.address, port: ports.receiver };
         let packets = receiver.packets(terminal);
         let dtinfo = |info| Refused::of(info, ObjectType::DTINFO);
         check::packets(&self.config, &packets, true, second).map_err(dtinfo)?;
-        let opening = if blocks { Opening::Block } else { Opening::Reserve };
+        let opening = match (blocks, opens) {
+            (true, _) => Opening::Block,
+            (false, true) => Opening::Publish,
+            (false, false) => Opening::Reserve,
+        };
         let (mut lease, mut mri) = (None, from.received.mri);
         let mut external = External::of(*terminal);
         let mut place = inside;
         if nat {
-            let (held, given) = self.lease_receiver(inside, protocol, second, from.port()).map_err(dtinfo)?;
+            let former = self.take_lease_over(from, publication.as_ref(), (inside, protocol), resources);
+            let wish = publication.and_then(|publication| publication.port());
+            let wish = former.map(|(port, _)| port).or(wish);
+            let port = PortWish { needs: from.port(), wish, published: publication.is_some() };
+            let (held, given) = self.lease_receiver(inside, protocol, second, port).map_err(dtinfo)?;
             lease = Some(held);
+            external.replaces = former.and_then(|(_, session)| session);
             place = Endpoint { address: IpAddr::V4(given.address), port: given.port };
             let ports = Ports { receiver: given.port, sender: ports.sender };
             let transport = protocol.map(|protocol| (protocol, Some(TerminalPorts::Ports(ports))));
@@ -136,6 +151,10 @@ impl Natfw {
             // The address that an inner NAT gave, or the receiver's own.
             external.address = Some(ExternalAddress { address, port: ports.receiver });
         }
+        if edge && publication.is_some_and(|publication| !publish::takes(&publication, place)) {
+            lease.into_iter().for_each(|lease| self.ports.release(lease));
+            return Err(publish::refused());
+        }
         let reserved = Reserved {
             address: place.address,
             port: place.port,
@@ -148,12 +167,13 @@ impl Natfw {
             blocks,
         };
         external.reserved = Some(reserved);
-        let mut plan = Plan { lease, external: Some(Box::new(external)), ..Plan::plain(&mri, None, false) };
+        let external = Some(Box::new(external));
+        let mut plan = Plan { lease, external, installs: opens, ..Plan::plain(&mri, None, false) };
         if edge {
             // §3.7.2: EXTERNAL does not leave the network, but in proxy mode with E (§3.7.6.3).
             plan.answers = true;
             plan.forwards = request.proxy && request.extend;
-            plan.installs = blocks;
+            plan.installs = blocks || opens;
         }
         if !self.has_place(&reserved) {
             self.undo(plan, resources);
@@ -211,7 +231,7 @@ impl Natfw {
         inside: Endpoint,
         protocol: Option<u8>,
         second: bool,
-        needs: Option<u16>,
+        wish: PortWish,
     ) -> Result<(signalbox_core::Key, ExternalAddress), Info> {
         let protocol = protocol.ok_or(Info::PLAIN_IP)?;
         if !check::has_ports(protocol) {
@@ -221,7 +241,7 @@ impl Natfw {
         let address = self.interfaces.external().filter(|_| inside.address.is_ipv4());
         let address = address.ok_or(Info::POLICY_CONFLICT)?;
         let inside = Inside { address: inside.address, protocol, port, second };
-        let (lease, port) = self.lease(inside, needs)?;
+        let (lease, port) = self.lease(inside, wish)?;
         Ok((lease, ExternalAddress { address, port: Some(port) }))
     }
 }

@@ -12,12 +12,15 @@ use signalbox_wire::hops::Path;
 
 use super::Natfw;
 use super::check::{has_ports, seconds};
-use super::command::{Command, ExposeRequest, OpenRequest, Options};
+use super::command::{Command, ExposeRequest, OpenRequest, Options, Publish};
 use super::event::{Failure, Granted, NatfwEvent, Refusal};
 use super::external::Receiver;
-use super::session::{Answer, Kind, Local, Objects, Origin, Plan, Proxied, Request, Session, State};
+use super::plan::Plan;
+use super::session::{Answer, Kind, Local, Objects, Origin, Proxied, Request, Session, State};
 use super::table::Opening;
-use crate::wire::{DataTerminal, FlowInfo, Message, Ports, RuleAction, TerminalPorts, session_auth};
+use crate::wire::{
+    DataTerminal, FlowInfo, MAX_FILTERS, Message, Ports, RuleAction, TerminalPorts, Wish, session_auth,
+};
 
 /// Requests that wait for a route at one time.
 const MOST_LOOKUPS: usize = 256;
@@ -322,6 +325,7 @@ fn options(
         terminal,
         icmp_types: options.icmp_types.as_slice().into(),
         nonce: options.proxy.then(|| nonce(sid)),
+        ..Objects::default()
     };
     Ok(Request { proxy: options.proxy, extend: options.extend, ..Request::new(&mri, efi, objects) })
 }
@@ -387,5 +391,40 @@ fn external(expose: &ExposeRequest, own: Option<IpAddr>, sid: SessionId) -> Resu
     if expose.options.proxy && !expose.block && !single {
         return Err(Refusal::ProxySender);
     }
-    options(&expose.options, ports.receiver.is_some(), sid, action, mri, Some(terminal))
+    let request = options(&expose.options, ports.receiver.is_some(), sid, action, mri, Some(terminal))?;
+    match &expose.publish {
+        Some(publish) => published(publish, expose, receiver, request),
+        None => Ok(request),
+    }
+}
+
+/// The EXTERNAL that is open at once.
+fn published(
+    publish: &Publish,
+    expose: &ExposeRequest,
+    receiver: IpAddr,
+    request: Request,
+) -> Result<Request, Refusal> {
+    let filters = &publish.filters;
+    let fits = |filter: &crate::wire::Filter| filter.address.is_ipv4() == receiver.is_ipv4();
+    let named = expose.from.is_some() || expose.from_port.is_some();
+    let wrong = expose.block
+        || expose.options.proxy
+        || filters.len() > MAX_FILTERS
+        || !filters.iter().all(fits)
+        || !filters.is_empty() && (named || !expose.options.icmp_types.is_empty());
+    if wrong {
+        return Err(Refusal::Publication);
+    }
+    let wish = Wish {
+        opens: true,
+        exactly: publish.exactly,
+        address: publish.address,
+        port: publish.port.filter(|port| *port != 0),
+        key: [0; 8],
+        filters: filters.clone(),
+    };
+    let mut objects = request.objects.unwrap_or_default();
+    objects.publication = wish.octets().into();
+    Ok(Request { objects: Some(objects), ..request })
 }

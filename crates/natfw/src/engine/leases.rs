@@ -8,11 +8,36 @@ use signalbox_core::slab::Key;
 use super::Natfw;
 use crate::wire::Info;
 
+/// The external port that is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PortWish {
+    /// No other port will do.
+    pub(super) needs: Option<u16>,
+    /// This port if it is free, and another one otherwise.
+    pub(super) wish: Option<u16>,
+    /// It may be one of those that publications may wish for.
+    pub(super) published: bool,
+}
+
+impl PortWish {
+    /// A port that the NAT gives out.
+    pub(super) const fn drawn(needs: Option<u16>) -> Self {
+        Self { needs, wish: None, published: false }
+    }
+}
+
 impl Natfw {
-    /// A lease of an external port for an end inside. `needs`: no other port will do.
-    pub(super) fn lease(&mut self, inside: Inside, needs: Option<u16>) -> Result<(Key, u16), Info> {
+    /// A lease of an external port for an end inside.
+    pub(super) fn lease(
+        &mut self,
+        inside: Inside,
+        PortWish { needs, wish, published }: PortWish,
+    ) -> Result<(Key, u16), Info> {
+        if needs.is_some_and(|port| !published && !self.ports.is_drawn(port)) {
+            return Err(Info::NO_RESOURCES);
+        }
         let left = if inside.second { self.left_pair(inside) } else { None };
-        let leased = self.ports.acquire(inside, inside.address, needs.or(left));
+        let leased = self.ports.acquire(inside, inside.address, needs.or(left).or(wish));
         let (lease, port) = leased.map_err(|_| {
             self.counters.ports_full += 1;
             Info::NO_RESOURCES
@@ -31,7 +56,9 @@ impl Natfw {
             return;
         }
         let inside = Inside { address, protocol, port, second: false };
-        let Ok((lease, _)) = self.lease(inside, Some(external)) else {
+        let Ok((lease, _)) =
+            self.lease(inside, PortWish { needs: Some(external), wish: None, published: true })
+        else {
             tracing::debug!(%address, port, external, reason = "not free here", "port of a former binding not kept");
             return;
         };

@@ -24,6 +24,7 @@
 //! | `check.rs` | values that are refused |
 //! | `handover/` | a planned restart |
 //! | `leases.rs` | external ports |
+//! | `publish.rs` | receivers that are reached without a CREATE, which the RFC does not have |
 
 mod check;
 mod command;
@@ -47,7 +48,9 @@ mod limits;
 mod notify;
 mod outbox;
 mod parked;
+mod plan;
 mod proxy;
+mod publish;
 mod receive;
 mod request;
 mod reservation;
@@ -72,7 +75,7 @@ use signalbox_core::wheel::{AT_ONCE, Wheel};
 use signalbox_core::{Changes, SessionChange, SessionId, Time, invariant};
 use signalbox_resources::{End, Resources};
 
-pub use command::{Command, ExposeRequest, OpenRequest, Options};
+pub use command::{Command, ExposeRequest, OpenRequest, Options, Publish};
 pub use config::{Config, ConfigError, Mapping, Middlebox, OpenBits};
 pub use counters::Counters;
 pub use event::{Code, Failure, Granted, NatfwEvent, Refusal};
@@ -86,6 +89,7 @@ use initiator::Lookup;
 use interfaces::Interfaces;
 use outbox::{Outbox, Purpose};
 use parked::Requests;
+use publish::Lessee;
 use session::Session;
 use sweep::Sweep;
 
@@ -112,6 +116,8 @@ pub struct Natfw {
     ports: Ports,
     /// Ports that are kept for ends inside whose sessions a crash ended.
     left: Left<Key>,
+    /// Sessions by which their initiators, if they lose them, get their ports again.
+    lessees: BTreeMap<Lessee, Key>,
     /// Sessions of users, by the user's identifier.
     commands: BTreeMap<u64, Key>,
     /// Requests of users for which an edge is to send a CREATE, by their nonces.
@@ -139,6 +145,7 @@ impl Natfw {
         let mut rng = Random::new(seed);
         let hasher = KeyedHasher::new(&mut rng);
         let (first, last) = if config.translates() { (config.first_port, config.last_port) } else { (1, 0) };
+        let (first_wish, last_wish) = (config.first_wish, config.last_wish);
         Self {
             counters: Counters::default(),
             changes: Changes::default(),
@@ -150,8 +157,9 @@ impl Natfw {
             reservations: Index::new(),
             shares: Shares::new(config.max_sessions, KeyedHasher::new(&mut rng)),
             ended: Ended::new(config.max_sessions, hasher),
-            ports: Ports::new(first, last, &mut rng),
+            ports: Ports::new(first, last, &mut rng).with_wishes(first_wish, last_wish),
             left: Left::new(hasher),
+            lessees: BTreeMap::new(),
             commands: BTreeMap::new(),
             proxied: BTreeMap::new(),
             lookups: Vec::new(),

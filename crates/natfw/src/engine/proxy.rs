@@ -5,7 +5,8 @@ use signalbox_core::{Direction, Mri, PathCoupled, invariant};
 use signalbox_resources::Resources;
 
 use super::Natfw;
-use super::session::{Kind, Local, Objects, Origin, Plan, Request, Session, State};
+use super::plan::Plan;
+use super::session::{Kind, Local, Objects, Origin, Request, Session, State};
 use super::table::Opening;
 use crate::wire::Info;
 
@@ -93,9 +94,9 @@ fn secondary(session: &Session, primary: Key) -> Option<Opening> {
     };
     let inside = PathCoupled { dst: reserved.inside.address, dst_port: reserved.inside.port, ..outside };
     let objects = Objects {
-        terminal: None,
         icmp_types: session.request.icmp_types().into(),
         nonce: session.request.nonce(),
+        ..Objects::default()
     };
     // The EXTERNAL-PROXY triggers a CREATE, not a CREATE-PROXY.
     let request = Request::new(&Mri::PathCoupled(outside), session.request.efi, objects);

@@ -14,7 +14,8 @@ use super::check::{self, Refused};
 use super::create::{Arrived, Held};
 use super::far::{Routes, Unplanned};
 use super::outbox::Kernel;
-use super::session::{Answer, Kind, Plan, Request, State, newer, pinhole_id};
+use super::plan::Plan;
+use super::session::{Answer, Kind, Request, State, newer, pinhole_id};
 use super::table::Opening;
 use crate::wire::{Info, Message, MessageType};
 

@@ -7,7 +7,8 @@ use signalbox_core::slab::Key;
 use signalbox_core::{PathCoupled, invariant};
 
 use super::Natfw;
-use super::session::{Reserved, Session, State};
+use super::plan::Reserved;
+use super::session::{Session, State};
 
 /// Reservations with the same address, protocol and port, at most. They differ by their senders. A search compares all
 /// of them.
@@ -67,11 +68,11 @@ pub(super) enum Invitation {
 impl Natfw {
     /// Enters the reservation of a session, if it has one.
     pub(super) fn reserve(&mut self, key: Key) {
-        let Some(reserved) = invariant!(self.sessions.get(key), "a new entry has a session")
-            .and_then(|session| session.plan.reserved())
-        else {
-            return;
-        };
+        let Some(session) = invariant!(self.sessions.get(key), "a new entry has a session") else { return };
+        let Some(reserved) = session.plan.reserved() else { return };
+        if let Some(lessee) = session.lessee() {
+            self.lessees.insert(lessee, key);
+        }
         let hash = self.hasher.hash_one(&reserved.place());
         let (sessions, hasher) = (&self.sessions, &self.hasher);
         let rehash = |i| {
@@ -86,11 +87,14 @@ impl Natfw {
 
     /// Removes the reservation of a session.
     pub(super) fn unreserve(&mut self, key: Key) {
-        let Some(reserved) = invariant!(self.sessions.get(key), "a removed entry has a session")
-            .and_then(|session| session.plan.reserved())
-        else {
+        let Some(session) = invariant!(self.sessions.get(key), "a removed entry has a session") else {
             return;
         };
+        let Some(reserved) = session.plan.reserved() else { return };
+        // A later session may have taken it over.
+        if let Some(lessee) = session.lessee().filter(|lessee| self.lessees.get(lessee) == Some(&key)) {
+            self.lessees.remove(&lessee);
+        }
         let index = key.index();
         self.reservations.remove(self.hasher.hash_one(&reserved.place()), |i| i == index);
     }

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use signalbox_core::pinhole::{Endpoint, Pinhole, PinholeError, PinholeId, Verdict};
+use signalbox_core::pinhole::{Endpoint, Pinhole, PinholeError, PinholeId, Sender, Verdict};
 use signalbox_core::service::{RecvMessage, SendError};
 use signalbox_core::slab::Key;
 use signalbox_core::traffic::FlowFilter;
@@ -14,8 +14,9 @@ use super::check::seconds;
 use super::compose::Failed;
 use super::event::{Failure, NOT_UPSTREAM, NatfwEvent};
 use super::outbox::Kernel;
-use super::session::{Answer, Kind, Origin, Plan, Request, State, pinhole_id};
-use crate::wire::{Info, InfoClass, Message};
+use super::plan::Plan;
+use super::session::{Answer, Kind, Origin, Request, State, pinhole_id};
+use crate::wire::{Info, InfoClass, Information, Message, PUBLICATION};
 
 impl Natfw {
     pub(super) fn on_response(
@@ -57,6 +58,9 @@ impl Natfw {
             }
             return;
         }
+        if session.request.publication().is_some() && message.publication.is_none() {
+            return self.unpublished(key, msn, resources);
+        }
         // A success has NATFW_LT, else it would not have parsed.
         let granted = message.lifetime.unwrap_or(0);
         if session.begins_here() {
@@ -86,6 +90,20 @@ impl Natfw {
             forwarded: message.forwarded.iter().flatten().copied().collect(),
         };
         self.succeed(key, answer);
+    }
+
+    /// The answer to a publication does not say that it is one.
+    fn unpublished(&mut self, key: Key, msn: u32, resources: &mut Resources) {
+        self.counters.refused += 1;
+        let Some(session) = invariant!(self.sessions.get_mut(key), "an answer has a session") else { return };
+        if session.begins_here() {
+            session.msn = session.msn.wrapping_add(1);
+            self.send_on(key, 0, None);
+        } else {
+            self.notify(key, Info::TERMINATED, true);
+        }
+        let info = Information { info: Info::MISSING_OBJECT, object: Some(PUBLICATION) };
+        self.fail(key, msn, &Failed { info, ..Failed::from(info.info) }, resources);
     }
 
     /// The request of a session succeeded: its rule becomes active, then the RESPONSE goes to the previous peer.
@@ -134,6 +152,7 @@ impl Natfw {
                 if let Some(answer) = waiting {
                     self.answer_success(key, *answer);
                 }
+                self.end_replaced(key, resources);
             }
             Err(error) => {
                 self.counters.kernel_refused += 1;
@@ -230,12 +249,21 @@ pub(super) fn rule(request: &Request, plan: &Plan) -> Option<Pinhole> {
         let at = Endpoint { address: reserved.address, port: reserved.port };
         let packets = super::create::towards(reserved.senders, at, reserved.protocol, reserved.sender_port);
         let verdict = if reserved.blocks { Verdict::Deny } else { Verdict::Allow };
-        let packets = FlowFilter { spi: reserved.spi, ..packets };
+        let mut packets = FlowFilter { spi: reserved.spi, ..packets };
+        let destination = changed(at, reserved.inside);
+        let publication = request.publication();
+        let filters = publication.iter().flat_map(|publication| publication.filters());
+        let mut senders = filters.map(Sender::from);
+        if let Some(Sender { from, port }) = senders.next() {
+            (packets.src, packets.src_port) = (from, port);
+        }
         return Some(Pinhole {
+            senders: senders.collect(),
             second_port,
             icmp_types: request.icmp_types().to_vec(),
             verdict,
-            destination: changed(at, reserved.inside),
+            destination,
+            mirrored: plan.published().is_some() && destination.is_some(),
             ..Pinhole::allow(packets)
         });
     }

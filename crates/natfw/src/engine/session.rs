@@ -3,17 +3,17 @@
 use core::net::IpAddr;
 use core::time::Duration;
 
-use signalbox_core::node::Prefix;
-use signalbox_core::pinhole::{Endpoint, OpenerId, PinholeId};
+use signalbox_core::pinhole::{OpenerId, PinholeId};
 use signalbox_core::service::{RecvMessage, SiiHandle, StateHandle};
 use signalbox_core::shares::source;
 use signalbox_core::slab::Key;
 use signalbox_core::wheel::{Link, Timed};
 use signalbox_core::{Direction, Flow, IfIndex, Mri, SessionId, Time};
-use signalbox_resources::{Passage, RequestedBy};
+use signalbox_resources::RequestedBy;
 
 use super::event::Granted;
-use crate::wire::{DataTerminal, ExternalAddress, FlowInfo, Message, Part};
+use super::plan::Plan;
+use crate::wire::{DataTerminal, ExternalAddress, FlowInfo, Message, Part, Publication};
 
 /// The message that made the session, and that refreshes and deletes it (RFC 5973 §3.7.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -57,6 +57,8 @@ pub(super) struct Objects {
     pub(super) terminal: Option<DataTerminal>,
     pub(super) icmp_types: Box<[u8]>,
     pub(super) nonce: Option<u32>,
+    /// The value of a publication, or nothing.
+    pub(super) publication: Box<[u8]>,
 }
 
 impl Request {
@@ -65,6 +67,7 @@ impl Request {
             terminal: message.terminal,
             icmp_types: icmp_types(message).into(),
             nonce: message.nonce,
+            publication: publication(message).into(),
         };
         let request = Self::new(mri, message.efi?, objects);
         Some(Self { proxy: message.proxy, extend: message.extend, ..request })
@@ -84,6 +87,7 @@ impl Request {
             && self.flow.is_of(mri)
             && (message.terminal, message.nonce) == (self.terminal(), self.nonce())
             && icmp_types(message) == self.icmp_types()
+            && publication(message) == self.publication_octets()
     }
 
     pub(super) fn mri(&self) -> Mri {
@@ -101,128 +105,23 @@ impl Request {
     pub(super) fn nonce(&self) -> Option<u32> {
         self.objects.as_ref().and_then(|objects| objects.nonce)
     }
+
+    /// The value of its publication, or nothing.
+    pub(super) fn publication_octets(&self) -> &[u8] {
+        self.objects.as_ref().map_or(&[], |objects| &objects.publication)
+    }
+
+    pub(super) fn publication(&self) -> Option<Publication<'_>> {
+        Publication::of(self.publication_octets())
+    }
+}
+
+fn publication<'a>(message: &Message<'a>) -> &'a [u8] {
+    message.publication.map_or(&[], |publication| publication.octets())
 }
 
 fn icmp_types<'a>(message: &Message<'a>) -> &'a [u8] {
     message.icmp_types.map_or(&[], |types| types.types())
-}
-
-/// What this node does with the requests of a session.
-#[derive(Debug)]
-pub(super) struct Plan {
-    /// Flow of the request that is sent on.
-    pub(super) flow: Flow,
-    pub(super) direction: Direction,
-    /// This node sends the RESPONSE.
-    pub(super) answers: bool,
-    /// Requests are sent on.
-    pub(super) forwards: bool,
-    /// A rule becomes active when the request succeeds.
-    pub(super) installs: bool,
-    /// A lease of external ports, which the session holds.
-    pub(super) lease: Option<Key>,
-    pub(super) passage: Option<Passage>,
-    /// What only an EXTERNAL has.
-    pub(super) external: Option<Box<External>>,
-}
-
-/// What this node does with an EXTERNAL.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct External {
-    /// NATFW_DTINFO of the request that is sent on.
-    pub(super) terminal: DataTerminal,
-    /// External address that a RESPONSE of this node carries.
-    pub(super) address: Option<ExternalAddress>,
-    /// External address of this NAT for NATFW_EXTERNAL_BINDING, if it is not the edge.
-    pub(super) binding: Option<ExternalAddress>,
-    /// What later CREATEs are matched with, if the request is for a host inside (RFC 5973 §3.8).
-    pub(super) reserved: Option<Reserved>,
-    /// In proxy mode: the passages of the flow to the inside that this edge opens by itself.
-    pub(super) opens: Vec<Passage>,
-}
-
-impl External {
-    /// An EXTERNAL that is only sent on.
-    pub(super) const fn of(terminal: DataTerminal) -> Self {
-        Self { terminal, address: None, binding: None, reserved: None, opens: Vec::new() }
-    }
-}
-
-/// A receiver inside that others may reach, or must not reach.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Reserved {
-    /// The receiver as others address it: the external address and port of a NAT, else its own.
-    pub(super) address: IpAddr,
-    pub(super) port: Option<u16>,
-    pub(super) protocol: Option<u8>,
-    /// The receiver itself.
-    pub(super) inside: Endpoint,
-    /// The senders that are meant.
-    pub(super) senders: Prefix,
-    pub(super) sender_port: Option<u16>,
-    pub(super) spi: Option<u32>,
-    pub(super) second: bool,
-    pub(super) blocks: bool,
-}
-
-impl Plan {
-    /// Requests are only sent on or, at the end, answered.
-    pub(super) fn plain(mri: &Mri, terminal: Option<DataTerminal>, answers: bool) -> Self {
-        let external = terminal.map(|terminal| Box::new(External::of(terminal)));
-        Self {
-            flow: Flow::of(mri),
-            direction: mri.direction(),
-            answers,
-            forwards: !answers,
-            installs: false,
-            lease: None,
-            passage: None,
-            external,
-        }
-    }
-
-    /// MRI of the request that is sent on.
-    pub(super) fn mri(&self) -> Mri {
-        self.flow.mri(self.direction)
-    }
-
-    /// Whether it is the MRI of the request that is sent on.
-    pub(super) fn sends(&self, mri: &Mri) -> bool {
-        mri.direction() == self.direction && self.flow.is_of(mri)
-    }
-
-    pub(super) fn reserved(&self) -> Option<Reserved> {
-        self.external.as_ref().and_then(|external| external.reserved)
-    }
-
-    /// All that the policy allowed.
-    pub(super) fn passages(&self) -> impl Iterator<Item = &Passage> {
-        self.passage.iter().chain(self.external.iter().flat_map(|external| &external.opens))
-    }
-
-    /// Takes all that the policy allowed.
-    pub(super) fn take_passages(&mut self) -> Vec<Passage> {
-        let opens = self.external.as_mut().map(|external| core::mem::take(&mut external.opens));
-        self.passage.take().into_iter().chain(opens.unwrap_or_default()).collect()
-    }
-
-    /// Gives the plan what the policy allowed: the passage of the request first.
-    pub(super) fn set_passages(&mut self, passages: Vec<Passage>) {
-        let mut passages = passages.into_iter();
-        self.passage = passages.next();
-        if let Some(external) = &mut self.external {
-            external.opens = passages.collect();
-        }
-    }
-
-    /// Whether packets and messages are processed in the same way by another plan.
-    pub(super) fn is_like(&self, other: &Self) -> bool {
-        let on = |plan: &Self| plan.external.as_ref().map(|external| (external.terminal, external.reserved));
-        (&self.flow, self.direction) == (&other.flow, other.direction)
-            && on(self) == on(other)
-            && self.lease == other.lease
-            && (self.answers, self.forwards, self.installs) == (other.answers, other.forwards, other.installs)
-    }
 }
 
 /// Who a session belongs to at this node.
@@ -467,10 +366,15 @@ impl Session {
 
     /// What this node did for the request, when it succeeded.
     pub(super) fn part(&self) -> Part {
-        if self.plan.reserved().is_some_and(|reserved| reserved.blocks) {
-            Part::Blocked
-        } else if self.plan.reserved().is_some() {
-            Part::Reserved
+        if let Some(published) = self.plan.published() {
+            let inside = published.inside;
+            if (inside.address, inside.port) == (published.address, published.port) {
+                Part::Opened
+            } else {
+                Part::Translated
+            }
+        } else if let Some(reserved) = self.plan.reserved() {
+            if reserved.blocks { Part::Blocked } else { Part::Reserved }
         } else if !self.plan.installs {
             if self.plan.forwards { Part::Passed } else { Part::End }
         } else if self.request.mri() == self.plan.mri() {
@@ -515,7 +419,7 @@ mod tests {
     use signalbox_core::PathCoupled;
 
     use super::*;
-    use crate::wire::{IcmpTypes, MessageType};
+    use crate::wire::{IcmpTypes, MessageType, Wish};
 
     /// A session with its generation and the most that its entry of the index takes, and without the table of ports.
     #[test]
@@ -544,12 +448,14 @@ mod tests {
         let mri = Mri::PathCoupled(flow);
         let (types, efi) = (Some(IcmpTypes::of(&[8])), Some(FlowInfo::ALLOW));
         let plain = Message { efi, ..Message::new(MessageType::CREATE) };
+        let wish = Wish::default().octets();
         let requests = [
             (plain, mri),
             (Message { efi: Some(FlowInfo::DENY), ..plain }, mri),
             (Message { terminal: Some(DataTerminal::receiver(17, 0)), ..plain }, mri),
             (Message { icmp_types: types, ..plain }, mri),
             (Message { nonce: Some(0), ..plain }, mri),
+            (Message { publication: Publication::of(&wish), ..plain }, mri),
             (Message { proxy: true, ..plain }, mri),
             (Message { extend: true, ..plain }, mri),
             (plain, mri.inverted()),

@@ -11,7 +11,8 @@ use super::Natfw;
 use super::ended::Holder;
 use super::event::NatfwEvent;
 use super::outbox::Kernel;
-use super::session::{Kind, Local, Origin, Peers, Plan, Proxied, Request, Session, State, pinhole_id};
+use super::plan::Plan;
+use super::session::{Kind, Local, Origin, Peers, Proxied, Request, Session, State, pinhole_id};
 
 /// What is known of a session before it has a record.
 #[derive(Debug)]
@@ -117,6 +118,9 @@ impl Natfw {
         self.by_session.remove(self.hasher.hash_octets(&session.id.0), |i| i == index);
         if session.active || session.kernel > 0 {
             self.out.push(Kernel::Close(pinhole_id(key)));
+        }
+        if session.state != State::Pending {
+            self.hold_back(&session.plan);
         }
         self.shares.release(session.share());
         let origin = session.origin();

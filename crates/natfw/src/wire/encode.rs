@@ -4,7 +4,7 @@ use signalbox_wire::Writer;
 
 use super::code_points::{MessageType, ObjectType};
 use super::message::{Message, allowed};
-use super::object::{put, put_hops, put_neighbor};
+use super::object::{put, put_hops, put_neighbor, put_publication};
 
 impl Message<'_> {
     /// Appends the message to `w`. Objects that its type must not have are left out.
@@ -41,6 +41,10 @@ impl Message<'_> {
         }
         if let Some(bindings) = self.bindings.filter(|_| may(ObjectType::EXTERNAL_BINDING)) {
             put(w, ObjectType::EXTERNAL_BINDING, |w| bindings.write(w));
+        }
+        let published = matches!(self.kind, MessageType::EXTERNAL | MessageType::RESPONSE);
+        if let Some(publication) = self.publication.filter(|_| published) {
+            put_publication(w, publication);
         }
         if let Some(hops) = self.hops {
             put_hops(w, hops);

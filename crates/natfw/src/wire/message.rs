@@ -5,6 +5,7 @@ use signalbox_wire::hops::Hops;
 
 use super::code_points::{Info, InfoClass, MessageType, ObjectType};
 use super::object::{Forwarded, HEADER_OCTETS, Object, Treatment};
+use super::publication::Publication;
 use super::values::{Bindings, DataTerminal, ExternalAddress, FlowInfo, IcmpTypes, Information};
 use crate::error::DecodeError;
 
@@ -36,6 +37,8 @@ pub struct Message<'a> {
     pub external: Option<ExternalAddress>,
     /// NATFW_EXTERNAL_BINDING.
     pub bindings: Option<Bindings<'a>>,
+    /// Private to Signalbox: the receiver is to be reached at once, by all senders that are meant.
+    pub publication: Option<Publication<'a>>,
     /// Private to Signalbox: the nodes that granted the request. A request with a list asks for one in its RESPONSE.
     pub hops: Option<Hops<'a>>,
     /// Private to Signalbox: the node that sent the message takes part in the list.
@@ -64,6 +67,7 @@ impl<'a> Message<'a> {
             icmp_types: None,
             external: None,
             bindings: None,
+            publication: None,
             hops: None,
             neighbor: false,
             foreign: false,
@@ -102,6 +106,13 @@ impl<'a> Message<'a> {
             self.foreign |= hops.is_none();
             self.hops = hops.or(self.hops);
             return Ok(());
+        }
+        if object.is_publication() {
+            if !matches!(self.kind, MessageType::EXTERNAL | MessageType::RESPONSE) {
+                return Err(object.error(Info::ILLEGAL_OBJECT, "Object Type", 0));
+            }
+            let again = self.publication.replace(Publication::parse(object)?).is_some();
+            return if again { Err(object.error(Info::DUPLICATE_OBJECT, "Object Type", 0)) } else { Ok(()) };
         }
         if object.kind.name().is_none() {
             self.neighbor |= object.is_neighbor();

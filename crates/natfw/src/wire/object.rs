@@ -7,6 +7,7 @@ use signalbox_wire::hops::Hops;
 use signalbox_wire::{Reader, Writer};
 
 use super::code_points::{Info, ObjectType};
+use super::publication::{PUBLICATION, Publication};
 use crate::error::DecodeError;
 
 /// Length of the NSLP header, in octets.
@@ -95,6 +96,11 @@ impl<'a> Object<'a> {
         self.kind == HOPS
     }
 
+    /// Whether it is a publication. Other flags make it an object of another make.
+    pub(super) fn is_publication(&self) -> bool {
+        self.kind == PUBLICATION && self.treatment == Treatment::Mandatory
+    }
+
     /// Whether it says that the node before takes part in that list.
     pub(super) fn is_neighbor(&self) -> bool {
         self.kind == NEIGHBOR && self.treatment == Treatment::Optional && self.value.is_empty()
@@ -142,6 +148,11 @@ fn put_as(w: &mut Writer<'_>, flags: u16, kind: ObjectType, value: impl FnOnce(&
 /// Appends the list of the nodes that granted a request.
 pub(super) fn put_hops(w: &mut Writer<'_>, hops: Hops<'_>) {
     put_as(w, FORWARD, HOPS, |w| w.bytes(hops.octets()));
+}
+
+/// Appends a publication.
+pub(super) fn put_publication(w: &mut Writer<'_>, publication: Publication<'_>) {
+    put(w, PUBLICATION, |w| w.bytes(publication.octets()));
 }
 
 /// Appends the object by which the next node knows that no node of another make is between.

@@ -254,7 +254,8 @@ fn ports_that_a_crash_left_are_kept_for_their_ends() {
         binding("10.0.1.3", 7000, 40_004),
         binding("10.0.1.3", 7001, 40_005),
         binding("10.0.1.4", 1, 40_003),
-        binding("10.0.1.4", 2, 50_000),
+        // Neither a port of this NAT nor one that a publication may wish for.
+        binding("10.0.1.4", 2, 1_023),
     ] {
         assert!(entries.push(&entry));
     }

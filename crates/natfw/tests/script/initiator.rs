@@ -40,6 +40,7 @@ fn expose() -> ExposeRequest {
         towards: addr(FAR),
         path_coupled: false,
         block: false,
+        publish: None,
         bindings: false,
         options: Options::default(),
     }

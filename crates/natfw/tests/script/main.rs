@@ -13,6 +13,7 @@ mod nat;
 mod notify;
 mod parked;
 mod proxy;
+mod publish;
 mod refused;
 mod responder;
 mod rig;

@@ -106,6 +106,37 @@ fn an_unknown_object_by_its_flags() {
     assert_eq!(object("00020001 01020304").0, Info::UNKNOWN_OBJECT);
 }
 
+/// The private object of publications, which has the flags AB=00.
+#[test]
+fn a_publication_that_is_none() {
+    let kind = Some(ObjectType(2005));
+    let external = |objects: &[&str]| {
+        let all: Vec<&str> = [LT, MSN, EFI, DTINFO].into_iter().chain(objects.iter().copied()).collect();
+        fault("02000000", &all)
+    };
+    let plain = "07d50004 80000000 00000000 00000000 00000000";
+    let filter = |first: &str| {
+        format!("07d50009 80000000 00000000 00000000 00000000 {first} 00000000 00000000 0000ffff c6336400")
+    };
+    assert_eq!(external(&["07d50003 80000000 00000000 00000000"]), (Info::OBJECT_LENGTH, kind));
+    assert_eq!(
+        external(&["07d50005 80000000 00000000 00000000 00000000 00000000"]),
+        (Info::OBJECT_LENGTH, kind)
+    );
+    let nine = format!("07d50031 80000000{}", " 00000000".repeat(48));
+    assert_eq!(external(&[&nine]), (Info::OBJECT_LENGTH, kind), "nine filters");
+    for prefix in ["005f0000", "00810000"] {
+        assert_eq!(external(&[&filter(prefix)]), (Info::UNKNOWN_VALUE, kind), "{prefix}");
+    }
+    assert_eq!(external(&[plain, plain]), (Info::DUPLICATE_OBJECT, kind));
+    assert_eq!(fault("01000000", &[LT, MSN, EFI, plain]), (Info::ILLEGAL_OBJECT, kind));
+    assert_eq!(fault("04000000", &[INFO, plain]), (Info::ILLEGAL_OBJECT, kind));
+    // With other flags it is an object of somebody else.
+    let other = parse_hex(&format!("02000000 {LT} {MSN} {EFI} {DTINFO} 87d50000 47d50001 00000000")).unwrap();
+    let message = Message::parse(&other).unwrap();
+    assert_eq!((message.publication, message.forwarded.iter().count()), (None, 1));
+}
+
 /// NATFW-4.2.8-02, NATFW-4.2.8-03, NATFW-4.2.8-04, NATFW-4.2.8-05
 #[test]
 fn flags_of_a_data_terminal_that_exclude_each_other() {

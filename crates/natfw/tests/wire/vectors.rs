@@ -3,8 +3,8 @@
 use core::net::Ipv4Addr;
 
 use signalbox_natfw::wire::{
-    Bindings, DataTerminal, ExternalAddress, FlowInfo, IcmpTypes, Info, Information, Message, MessageType,
-    ObjectType, Ports, RuleAction, TerminalPorts,
+    Bindings, DataTerminal, ExternalAddress, Filter, FlowInfo, IcmpTypes, Info, Information, Message,
+    MessageType, ObjectType, Ports, Publication, RuleAction, TerminalPorts, Wish,
 };
 use signalbox_wire::{Writer, parse_hex};
 
@@ -41,7 +41,15 @@ pub(crate) const CARRIES: &str = "01000000
     000c0001 00000000  00120001 00000008  000f0001 00010000
     87ff0001 01234567";
 
-pub(crate) const ALL: [&str; 7] = [CREATE, EXTERNAL, RESPONSE, REFUSED, NOTIFY, BLOCK, CARRIES];
+/// Vector 8: an EXTERNAL for TCP port 22000 that is to be open at once, at this external port and no other.
+pub(crate) const PUBLISH: &str = "02000000
+    000c0001 0000012c  00120001 00000009  000f0001 00010000
+    00130003 c0000006 55f00000 00000000
+    07d5000e c00055f0 c000024f a1b2c3d4 e5f60718
+    00780000 00000000 00000000 0000ffff c6336400
+    00800007 20010db8 00000000 00000000 00000001";
+
+pub(crate) const ALL: [&str; 8] = [CREATE, EXTERNAL, RESPONSE, REFUSED, NOTIFY, BLOCK, CARRIES, PUBLISH];
 
 fn octets(text: &str) -> Vec<u8> {
     parse_hex(text).unwrap()
@@ -96,6 +104,37 @@ fn an_external_for_a_port_from_anywhere() {
     let terminal = external.terminal.unwrap();
     assert_eq!(terminal.ports(), Ports { receiver: Some(20230), sender: None });
     assert_eq!((terminal.protocol(), terminal.spi()), (Some(17), None));
+}
+
+#[test]
+fn a_publication_with_its_filters() {
+    let wish = Wish {
+        opens: true,
+        exactly: true,
+        address: Some(Ipv4Addr::new(192, 0, 2, 79)),
+        port: Some(22000),
+        key: [0xa1, 0xb2, 0xc3, 0xd4, 0xe5, 0xf6, 7, 0x18],
+        filters: vec![
+            Filter { address: Ipv4Addr::new(198, 51, 100, 0).into(), prefix: 24, port: None },
+            Filter { address: "2001:db8::1".parse().unwrap(), prefix: 128, port: Some(7) },
+        ],
+    };
+    let value = wish.octets();
+    let publication = Publication::of(&value);
+    assert_eq!(publication.unwrap().wish(), wish);
+    let message = Message {
+        lifetime: Some(300),
+        msn: Some(9),
+        efi: Some(FlowInfo::ALLOW),
+        terminal: Some(DataTerminal::receiver(6, 22000)),
+        publication,
+        ..Message::new(MessageType::EXTERNAL)
+    };
+    is(PUBLISH, &message);
+    // A filter more than there may be is left out, and what no node may send is not read.
+    let nine = Wish { filters: vec![wish.filters[0]; 9], ..wish };
+    assert_eq!(Publication::of(&nine.octets()).unwrap().filters().count(), 8);
+    assert_eq!(Publication::of(&value[..20]), None);
 }
 
 /// NATFW-4.1-04, NATFW-4.2.2-01, NATFW-4.2.3-01, NATFW-4.2.5-01, NATFW-4.3.3-01

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use signalbox_core::node::Prefix;
-use signalbox_core::pinhole::{Endpoint, Pinhole};
+use signalbox_core::pinhole::{Endpoint, Pinhole, Sender};
 use signalbox_core::traffic::FlowFilter;
 use signalbox_core::{IfIndex, Time};
 use signalbox_resources::config::{Action, Opening, RuleConfig};
@@ -83,6 +83,48 @@ fn a_host_opens_for_itself_and_no_node_opens_towards_the_inside() {
         }
     }
     assert_eq!(resources.counters().refused_policy, 5);
+}
+
+/// Neither the own address nor trust nor an invitation nor a rule about something else lets strangers in: only a rule that says so.
+#[test]
+fn only_a_rule_publishes() {
+    let back = (FAR, INSIDE);
+    let trusted = vec!["10.0.0.0/8".parse().unwrap()];
+    let all = Opening::ALL.into_iter().filter(|opening| *opening != Opening::Publish).collect();
+    let others = RuleConfig { opens: all, ..RuleConfig::new("others", Action::Allow) };
+    let mut strict = resources(Config { trusted, rules: vec![others], ..Config::default() });
+    for invited in [false, true] {
+        assert_eq!(open(&mut strict, INSIDE, Opening::Publish, back, invited).unwrap_err(), DEFAULT);
+    }
+    let publish = RuleConfig {
+        opens: vec![Opening::Publish],
+        max_reservations: Some(1),
+        ..RuleConfig::new("servers", Action::Allow)
+    };
+    let mut resources = resources(Config { rules: vec![publish], ..Config::default() });
+    let passage = open(&mut resources, INSIDE, Opening::Publish, back, false).unwrap();
+    assert_eq!(passage.rule().unwrap().to_string(), "rule 1 'servers'");
+    assert!(open(&mut resources, INSIDE, Opening::Publish, back, false).is_err(), "limits count");
+    assert!(open(&mut resources, FAR, Opening::Inward, back, false).is_err(), "it opens nothing else");
+}
+
+/// Each sender of a pinhole is judged.
+#[test]
+fn a_rule_has_to_cover_all_senders() {
+    let deny = RuleConfig {
+        opens: vec![Opening::Publish],
+        source: vec!["192.0.2.9".parse().unwrap()],
+        ..RuleConfig::new("enemy", Action::Deny)
+    };
+    let allow = RuleConfig { opens: vec![Opening::Publish], ..RuleConfig::new("servers", Action::Allow) };
+    let mut resources = resources(Config { rules: vec![deny, allow], ..Config::default() });
+    let sender = |text| Sender { from: host(text), port: None };
+    let pinhole =
+        |senders| Pinhole { senders, ..Pinhole::allow(FlowFilter::between(host(FAR), host(INSIDE))) };
+    let mut ask = |senders| open_pinhole(&mut resources, INSIDE, Opening::Publish, &pinhole(senders), false);
+    assert!(ask(vec![sender("192.0.2.8")]).is_ok());
+    let refused = ask(vec![sender("192.0.2.8"), sender("192.0.2.9")]).unwrap_err();
+    assert_eq!(refused, "rule 1 'enemy': denied");
 }
 
 #[test]

@@ -226,7 +226,7 @@ impl NatfwClient {
             _ if self.way.between => &[Opening::Between],
             Opening::Reserve => &[Opening::Reserve, Opening::Inward],
             Opening::Outward => &[Opening::Outward],
-            Opening::Inward | Opening::Between | Opening::Block => &[Opening::Inward],
+            Opening::Inward | Opening::Between | Opening::Block | Opening::Publish => &[Opening::Inward],
         };
         let crossing = self.crossing_of(job, packets, policy_request, resources);
         let mut passages = Vec::with_capacity(openings.len());

@@ -13,9 +13,6 @@ const SESSION: u8 = 1;
 const BINDING: u8 = 2;
 const CREATE: u8 = 3;
 
-const OPENINGS: [Opening; 5] =
-    [Opening::Outward, Opening::Inward, Opening::Between, Opening::Reserve, Opening::Block];
-
 /// A session whose passage stands.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Former<'a> {
@@ -83,7 +80,7 @@ impl Former<'_> {
         w.bytes(&self.session.0);
         w.u32(self.left);
         number(&mut w, self.port.map(u32::from));
-        let opening = OPENINGS.iter().position(|opening| *opening == self.opening);
+        let opening = Opening::ALL.iter().position(|opening| *opening == self.opening);
         w.u8(opening.and_then(|at| u8::try_from(at).ok()).unwrap_or(u8::MAX));
         address(&mut w, self.peer);
         w.u32(self.ifindex.0);
@@ -110,7 +107,7 @@ impl<'a> Entry<'a> {
                 session: SessionId(r.array().ok()?),
                 left: r.u32().ok()?,
                 port: small(&mut r)?,
-                opening: *OPENINGS.get(usize::from(r.u8().ok()?))?,
+                opening: *Opening::ALL.get(usize::from(r.u8().ok()?))?,
                 peer: read_address(&mut r)?,
                 ifindex: IfIndex(r.u32().ok()?),
                 identity: read_identity(&mut r)?,
@@ -256,7 +253,7 @@ mod tests {
             session: SessionId([7; 16]),
             left: 1000,
             port: Some(40_000),
-            opening: Opening::Block,
+            opening: Opening::Publish,
             peer: "192.0.2.1".parse().unwrap(),
             ifindex: IfIndex(3),
             identity,

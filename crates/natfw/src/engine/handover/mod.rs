@@ -128,6 +128,7 @@ impl Natfw {
             efi: Some(request.efi),
             terminal: request.terminal(),
             nonce: request.nonce(),
+            publication: request.publication(),
             icmp_types: Some(request.icmp_types()).filter(|types| !types.is_empty()).map(IcmpTypes::of),
             ..Message::new(match session.kind {
                 Kind::Create => MessageType::CREATE,

@@ -265,6 +265,7 @@ pub(crate) fn expose(towards: IpAddr) -> ExposeRequest {
         towards,
         path_coupled: false,
         block: false,
+        publish: None,
         bindings: false,
         options: Options::default(),
     }

@@ -85,6 +85,7 @@ fn request(open: &v1::PinholeOpen) -> Result<CaspCommand, FieldError> {
         ("open.extend", open.extend),
         ("open.path_coupled", open.path_coupled),
         ("open.bindings", open.bindings),
+        ("open.publish", open.publish.is_some()),
         ("open.towards", open.towards.is_some()),
     ];
     only_with("natfw", &foreign)?;

@@ -9,7 +9,7 @@ use signalbox_core::node::Prefix;
 use signalbox_core::service::SendError;
 use signalbox_linux::pinhole::PinholeView;
 use signalbox_node::natfw::{
-    Code, Command, ExposeRequest, Failure, Granted, NatfwEvent, OpenRequest, Options, Refusal, Role,
+    Code, Command, ExposeRequest, Failure, Granted, NatfwEvent, OpenRequest, Options, Publish, Refusal, Role,
     SessionView, State,
 };
 use signalbox_show::requester::requester_fields;
@@ -56,6 +56,7 @@ pub(super) fn request(open: &v1::PinholeOpen) -> Result<Command, FieldError> {
                 ("open.towards", open.towards.is_some()),
                 ("open.path_coupled", open.path_coupled),
                 ("open.bindings", open.bindings),
+                ("open.publish", open.publish.is_some()),
             ];
             only_with("expose and block", &only)?;
             return outward(&flow, options);
@@ -107,9 +108,20 @@ fn inward(
         towards,
         path_coupled: open.path_coupled,
         block,
+        publish: open.publish.as_ref().map(publish).transpose()?,
         bindings: open.bindings,
         options,
     }))
+}
+
+fn publish(asked: &v1::PinholePublish) -> Result<Publish, FieldError> {
+    let address = match types::address_in("open.publish.address", asked.address.as_deref())? {
+        Some(IpAddr::V4(v4)) => Some(v4),
+        Some(IpAddr::V6(_)) => return Err(FieldError::new("open.publish.address", "NATs have IPv4 only")),
+        None => None,
+    };
+    let port = asked.port.map(|port| number("open.publish.port", port, 1, u16::MAX.into())).transpose()?;
+    Ok(Publish { address, port, exactly: asked.exactly, filters: Vec::new() })
 }
 
 /// The status for a request that the application refuses.
@@ -117,6 +129,7 @@ fn refused(refusal: Refusal) -> Status {
     match refusal {
         Refusal::Address | Refusal::Ports | Refusal::Senders => FieldError::new("open.flow", refusal).into(),
         Refusal::ProxySender => FieldError::new("open.flow.source", refusal).into(),
+        Refusal::Publication => FieldError::new("open.publish", refusal).into(),
         Refusal::IcmpTypes => FieldError::new("open.icmp_types", refusal).into(),
         Refusal::Lifetime => FieldError::new("open.lifetime_us", refusal).into(),
         Refusal::Token => FieldError::new("open.session_auth", refusal).into(),

@@ -18,9 +18,6 @@ use crate::api::errors::FieldError;
 use crate::api::types::{self, Flow};
 use crate::view::View;
 
-const OPENINGS: [Opening; 5] =
-    [Opening::Outward, Opening::Inward, Opening::Between, Opening::Reserve, Opening::Block];
-
 /// A request whose interfaces are not known yet.
 pub(in crate::api::reservations) struct PassageTest {
     opening: Opening,
@@ -38,9 +35,9 @@ pub(in crate::api::reservations) fn read(
     opening: &str,
     asked: &v1::TestPolicyRequest,
 ) -> Result<PassageTest, FieldError> {
-    let opening = OPENINGS.into_iter().find(|one| one.to_string() == opening);
-    let opening =
-        opening.ok_or_else(|| FieldError::new("opening", "outward, inward, between, reserve or block"))?;
+    let opening = Opening::ALL.into_iter().find(|one| one.to_string() == opening);
+    let opening = opening
+        .ok_or_else(|| FieldError::new("opening", "outward, inward, between, reserve, block or publish"))?;
     let protocols = [v1::Protocol::Unspecified, v1::Protocol::Natfw, v1::Protocol::Casp];
     if !protocols.map(i32::from).contains(&asked.protocol) {
         return Err(FieldError::new("protocol", "natfw or casp: the others open nothing"));
