@@ -50,7 +50,7 @@ impl Run for PolicyArgs {
 }
 
 /// What rules open, as `opens` names it.
-const OPENINGS: [&str; 5] = ["outward", "inward", "between", "reserve", "block"];
+const OPENINGS: [&str; 6] = ["outward", "inward", "between", "reserve", "block", "publish"];
 
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]

@@ -8,7 +8,7 @@ mod print;
 pub(crate) use call::Call;
 pub(crate) use print::{endpoint, text};
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -37,6 +37,7 @@ const HELP: &str = concat!(
     "EXAMPLES:\n",
     "  at the sender:              signalbox pinhole open 192.0.2.9 --proto udp --sport 5004 --dport 5004\n",
     "  at a receiver behind a NAT: signalbox pinhole expose 198.51.100.1 --proto tcp --port 8080\n",
+    "  a server behind NATs:       signalbox pinhole publish 198.51.100.1 --proto tcp --port 8080\n",
     "  by CASP:                    signalbox pinhole open 192.0.2.9 --proto udp --dport 5004 --signaling casp\n",
     "  on any node:                signalbox show pinholes\n\n",
     "Every firewall and NAT on the path opens what the flow needs, for as long as the command runs (RFC 5973). CASP opens\n",
@@ -51,6 +52,8 @@ subcommands! {
         Expose(Box<ReachArgs<false>>),
         /// Block senders at the edge of this network.
         Block(Box<ReachArgs<true>>),
+        /// Open a port of this host to senders that do nothing: prints the external address and port to give to them.
+        Publish(Box<PublishArgs>),
     }
 }
 
@@ -213,6 +216,63 @@ const REACH_HELP: &str = concat!(
     "--once ends the command with status 1 instead.\n\n",
     "JSON: docs/schema/open.json.",
 );
+
+/// A port of this host that senders are to reach without a request of their own.
+#[derive(Debug, Args)]
+#[command(after_help = PUBLISH_HELP)]
+struct PublishArgs {
+    #[command(flatten)]
+    reach: ReachArgs<false>,
+    /// The external port that is wished for; another one if it is not free [default: any].
+    #[arg(long, value_name = "PORT")]
+    external_port: Option<u16>,
+    /// The external address that is wished for, IPv4 [default: any].
+    #[arg(long, value_name = "ADDRESS")]
+    external_address: Option<Ipv4Addr>,
+    /// Nothing but the wished port and address will do.
+    #[arg(long)]
+    exactly: bool,
+}
+
+const PUBLISH_HELP: &str = concat!(
+    exit_status!("granted, held to the end, and closed", "refused, lost, or ended before it was granted"),
+    "EXAMPLES:\n",
+    "  signalbox pinhole publish 198.51.100.1 --proto tcp --port 8080\n",
+    "  signalbox pinhole publish 198.51.100.1 --proto tcp --port 22 --from 203.0.113.0/24\n",
+    "  signalbox pinhole publish 198.51.100.1 --proto udp --port 22000 --external-port 22000 --exactly --json\n\n",
+    "Every NAT and firewall of the path lets the senders in, all of them or those of --from, until the command ends. Each has to\n",
+    "run signalboxd, with a rule that lets this host publish (opens = [\"publish\"]); without one it refuses, and nothing is open.\n",
+    "Flows that this host begins from the port leave with the external port. After the end a NAT keeps the port for this host for\n",
+    "two minutes, with TCP for 124.\n\n",
+    "What was granted and is lost is asked for again, and the external address may then be another one: the command prints it.\n",
+    "--once ends the command with status 1 instead.\n\n",
+    "JSON: docs/schema/open.json.",
+);
+
+impl Run for PublishArgs {
+    fn run(self) -> Result<Exit> {
+        block_on(hold::hold(self.open()?, &self.reach.common, false))
+    }
+}
+
+impl PublishArgs {
+    fn open(&self) -> Result<v1::PinholeOpen> {
+        let common = &self.reach.common;
+        common.refuse(&[(true, "publish")])?;
+        if common.proxy {
+            usage!("publish opens for senders that do nothing: leave --proxy out");
+        }
+        if self.exactly && self.external_port.is_none() && self.external_address.is_none() {
+            usage!("--exactly: give the place by --external-port or --external-address");
+        }
+        let publish = v1::PinholePublish {
+            address: self.external_address.map(|address| address.to_string()),
+            port: self.external_port.map(Into::into),
+            exactly: self.exactly,
+        };
+        Ok(v1::PinholeOpen { publish: Some(publish), ..self.reach.open()? })
+    }
+}
 
 impl Run for OpenArgs {
     fn run(self) -> Result<Exit> {
@@ -406,6 +466,34 @@ mod tests {
         ] {
             let error = expose(line).unwrap_err();
             assert!(error.contains(part), "{line}: {error}");
+        }
+    }
+
+    #[derive(Debug, Parser)]
+    struct Publish {
+        #[command(flatten)]
+        publish: PublishArgs,
+    }
+
+    #[test]
+    fn what_is_published_has_a_wish() {
+        let publish = |line: &str| -> Result<v1::PinholeOpen, String> {
+            let line = Publish::try_parse_from(["publish"].into_iter().chain(line.split_whitespace()));
+            line.map_err(|e| e.to_string())?.publish.open().map_err(|e| e.to_string())
+        };
+        let line = "198.51.100.1 --proto tcp --port 8080";
+        let open = publish(&format!("{line} --external-port 22000 --exactly --from 203.0.113.0/24")).unwrap();
+        let wish = v1::PinholePublish { address: None, port: Some(22000), exactly: true };
+        assert_eq!((open.action(), open.publish), (v1::PinholeAction::Expose, Some(wish)));
+        assert_eq!(open.flow.unwrap().source_prefix_length, Some(24));
+        for (more, part) in [
+            ("--exactly", "--external-port"),
+            ("--proxy", "--proxy"),
+            ("--signaling casp", "CASP has none"),
+            ("--external-address 2001:db8::1", "external-address"),
+        ] {
+            let error = publish(&format!("{line} {more}")).unwrap_err();
+            assert!(error.contains(part), "{more}: {error}");
         }
     }
 
