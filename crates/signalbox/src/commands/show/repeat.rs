@@ -4,10 +4,11 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use anyhow::Result;
+use signalbox_units::Span;
 
 use crate::arguments::values::time;
 use crate::exit::{Exit, NoDaemon, Refusal};
-use crate::print::{duration, now_unix_us, time_of_day};
+use crate::print::{now_unix_us, time_of_day};
 
 /// Goes to the first line, and clears the screen behind it: a line that stays the same does not flicker.
 const FROM_THE_TOP: &str = "\x1b[H\x1b[J";
@@ -32,9 +33,8 @@ pub(super) async fn repeat(
     let mut shown = false;
     loop {
         let screen = if std::io::stdout().is_terminal() { FROM_THE_TOP } else { "" };
-        let every_us = u64::try_from(every.as_micros()).unwrap_or(u64::MAX);
         let now = time_of_day(now_unix_us());
-        writeln!(out, "{screen}{now}, again every {}, until Ctrl-C\n", duration(every_us))?;
+        writeln!(out, "{screen}{now}, again every {}, until Ctrl-C\n", Span(every))?;
         out.flush()?;
         let result = tokio::select! {
             result = show() => result,
