@@ -358,9 +358,9 @@ impl Helper {
         match self.sources.keep(&self.config) {
             Ok(()) => match self.sources.obstacle() {
                 Some(setting) if before.as_deref() != Some(setting) => {
+                    let remedy = self.sources.remedy();
                     tracing::warn!(
-                        "the kernel drops intercepted packets of IPv4, because {setting} is 1: write 0, or let kernel.rule_preference \
-                         be more than 0"
+                        "the kernel drops intercepted packets of IPv4, because {setting} is 1: {remedy}"
                     );
                 }
                 _ => {}

@@ -434,11 +434,19 @@ impl Io {
             }
             if !ipv6 {
                 self.sources.keep(&self.config)?;
+                judged.faults.extend(self.sources_in_the_way());
             }
             let outside = self.sources.passed_over().is_some();
             judged.faults.extend(self.leads_elsewhere(ipv6, outside)?);
         }
         Ok(judged)
+    }
+
+    /// What the kernel drops in a VRF because of its lookups of sources, which no self-test shows there.
+    fn sources_in_the_way(&self) -> Option<String> {
+        let setting = self.sources.obstacle().filter(|_| self.config.scope.vrf().is_some())?;
+        let remedy = self.sources.remedy();
+        Some(format!("IPv4: the kernel drops intercepted packets, because {setting} is 1: {remedy}"))
     }
 
     /// Asks the kernel whether marked packets of a family are led to this node, and returns the text for people if they are not.

@@ -254,6 +254,17 @@ fn packets_are_taken_while_their_source_is_looked_up_with_their_mark() {
     let set = |key: &str, value| {
         topology::set_sysctl(router, &format!("net.ipv4.conf.all.{key}"), value).unwrap();
     };
+    if kernel_version().is_some_and(|version| version < (5, 18)) {
+        set("src_valid_mark", "1");
+        let judged = router.run(|| in_red.judge_interception()).unwrap().unwrap().unwrap();
+        let wanted = "IPv4: the kernel drops intercepted packets, because net.ipv4.conf.all.src_valid_mark is 1: write 0 \
+                      (before Linux 5.18 no rule prevents that in a VRF)";
+        assert_eq!(judged.faults, [wanted]);
+        set("src_valid_mark", "0");
+        let judged = router.run(|| in_red.judge_interception()).unwrap().unwrap();
+        assert_eq!(judged, Some(Judged::default()));
+        return takes(&mut in_red, &mut a, router, "ra", "red without the setting");
+    }
     for filter in ["0", "1", "2"] {
         set("rp_filter", filter);
         set("src_valid_mark", "1");
@@ -272,6 +283,23 @@ fn packets_are_taken_while_their_source_is_looked_up_with_their_mark() {
     takes(&mut in_blue, &mut c, router, "rc", "blue alone");
     router.run(|| in_blue.close()).unwrap().unwrap();
     assert_eq!(footprint(router), before);
+}
+
+/// Before preference 0 there is no place for such a rule, and in a VRF no self-test shows that the packets are dropped.
+#[test]
+fn a_setting_of_the_kernel_that_stops_the_packets_is_named() {
+    let Some(Pair { red, blue: _blue }) = pair("vrfzero") else { return };
+    let router = &red.r;
+    let mut in_red = open(router, &IoConfig { rule_preference: 0, ..in_vrf("red") });
+    for (value, faults) in [("1", 1), ("0", 0)] {
+        topology::set_sysctl(router, "net.ipv4.conf.all.src_valid_mark", value).unwrap();
+        let judged = router.run(|| in_red.judge_interception()).unwrap().unwrap().unwrap();
+        assert_eq!(judged.faults.len(), faults, "{judged:?}");
+        assert!(
+            judged.faults.iter().all(|fault| fault.contains("src_valid_mark is 1: write 0")),
+            "{judged:?}"
+        );
+    }
 }
 
 /// A daemon without privileges: the helper is one of its VRF, too.
