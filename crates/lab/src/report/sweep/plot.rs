@@ -5,6 +5,7 @@ use anyhow::Result;
 use super::{Series, Swept};
 use crate::language::sweep::{Average, Axis as Parameter, Point as At, Quantity, amount, plain};
 use crate::report::chart::{Axis, Chart, Panel, Point, Scale, Series as Line, Style, short};
+use crate::report::interval::LEAST;
 use crate::run::machine::Machine;
 
 /// More panels are no picture.
@@ -46,11 +47,15 @@ impl Swept {
             Average::Median => "medians",
             Average::Mean => "means",
         };
+        let drawn = match usize::try_from(self.sweep.repeat) {
+            Ok(1) => "one run a point".to_owned(),
+            Ok(runs) if runs < LEAST => format!("{average} of {runs} runs a point"),
+            _ => format!("{average} of {} runs a point, with 95 % intervals by bootstrap", self.sweep.repeat),
+        };
         let Machine { processor, processors, kernel, .. } = &self.machine;
         format!(
-            "{}\n{average} of {} runs a point, with 95 % intervals by bootstrap; {processors} processors ({processor}), Linux {kernel}; \
-             {} of {} runs disturbed",
-            self.description, self.sweep.repeat, self.disturbed, self.runs
+            "{}\n{drawn}; {processors} processors ({processor}), Linux {kernel}; {} of {} runs disturbed",
+            self.description, self.disturbed, self.runs
         )
     }
 
@@ -145,6 +150,11 @@ mod tests {
         assert_eq!((chart.x.title.as_str(), chart.x.scale), ("sessions", Scale::Log));
         let labels: Vec<_> = chart.x.ticks.iter().map(|(_, label)| label.as_str()).collect();
         assert_eq!(labels, ["1", "10", "100"]);
+        assert!(
+            chart.note.contains("\nmedians of 6 runs a point, with 95 % intervals by bootstrap; "),
+            "{}",
+            chart.note
+        );
         let [panel] = &chart.panels[..] else { panic!("one series is shown") };
         assert_eq!(panel.y.title, "rtt_ms/p50, ms");
         let [a, b] = &panel.series[..] else { panic!("a line for each value of the other parameter") };
