@@ -404,6 +404,8 @@ mod tests {
             external: Some(Ipv4Addr::new(192, 0, 2, 5)),
             first_port: 2001,
             last_port: 2002,
+            first_wish: 2003,
+            last_wish: 2004,
             mappings: vec![natfw::Mapping { inside, outside: inside }],
             refresh: seconds(51),
             retry: seconds(52),
