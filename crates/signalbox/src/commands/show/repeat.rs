@@ -88,7 +88,7 @@ mod tests {
                 2 => Err(NoDaemon("it is away".into()).into()),
                 4 => {
                     end.notify_one();
-                    std::future::pending().await
+                    pending().await
                 }
                 _ => Ok(Exit::Yes),
             }
