@@ -148,6 +148,9 @@ impl Natfw {
 
     /// Sends the RESPONSE of success to the previous peer of a session (RFC 5973 §4.3.3).
     pub(super) fn answer_success(&mut self, key: Key, mut answer: Answer) {
+        if let Some(Origin::Host(id)) = self.sessions.get(key).map(Session::origin) {
+            return self.tell_host(id, key, answer.external);
+        }
         // An edge that made the session for an EXTERNAL has no previous peer.
         let Some(session) = invariant!(self.sessions.get(key), "a success has a session")
             .filter(|session| !session.begins_here())

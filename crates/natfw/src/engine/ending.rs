@@ -34,6 +34,10 @@ impl Natfw {
                 self.emit(key, NatfwEvent::Failed(Failure::Code(event.into())));
                 self.close(key, resources);
             }
+            Origin::Host(_) => {
+                self.delete_beyond(key);
+                self.close(key, resources);
+            }
             Origin::Proxy(primary) => {
                 self.secondary_failed(primary, resources);
                 self.delete_secondary(key, resources);

@@ -147,7 +147,7 @@ impl Natfw {
         if let Some(local) = invariant!(session.local.as_mut(), "a repetition begins here") {
             local.refresh = None;
         }
-        self.first_request(key);
+        if session.plan.forwards { self.first_request(key) } else { self.send_for_host(key) }
     }
 
     /// The repetitions and refreshes of a session that are due.
@@ -171,9 +171,16 @@ impl Natfw {
         }
     }
 
+    /// The time to the next refresh of a session with this lifetime (§3.4): a shorter lifetime than requested makes refreshes more
+    /// frequent, by the same relation.
+    pub(super) fn refresh_period(&mut self, lifetime: Duration) -> Duration {
+        let period = self.config.refresh.min(lifetime * 4 / 21);
+        self.rng.jitter(period, 0.5, 1.5)
+    }
+
     /// A session that begins here was granted.
     pub(super) fn on_own_success(&mut self, key: Key, message: &Message<'_>, granted: u32) {
-        let refresh = self.config.refresh;
+        let period = self.refresh_period(Duration::from_secs(granted.into()));
         let Some(session) = invariant!(self.sessions.get_mut(key), "a success has a session") else { return };
         let lifetime = Duration::from_secs(granted.into());
         session.state = State::Established;
@@ -192,9 +199,7 @@ impl Natfw {
             }
             return;
         }
-        // §3.4: a shorter lifetime than requested makes refreshes more frequent, by the same relation.
-        let period = refresh.min(lifetime * 4 / 21);
-        local.refresh = Some(self.now + self.rng.jitter(period, 0.5, 1.5));
+        local.refresh = Some(self.now + period);
         let external = message.external.map(|external| (external.address, external.port));
         let bindings = message.bindings.map(|bindings| bindings.iter().collect()).unwrap_or_default();
         let Path { hops, gaps, far_end } = Path::of(message.hops.unwrap_or_default(), true);
@@ -267,6 +272,7 @@ impl Natfw {
         self.counters.gave_up += 1;
         match self.sessions.get(key).map(Session::origin) {
             Some(Origin::Proxy(primary)) => self.secondary_failed(primary, resources),
+            Some(Origin::Host(id)) => self.host_failed(id, Failure::NoResponse, None),
             _ => self.emit(key, NatfwEvent::Failed(Failure::NoResponse)),
         }
         self.close(key, resources);

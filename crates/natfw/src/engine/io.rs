@@ -9,6 +9,7 @@ use signalbox_core::service::{Indication, Request};
 
 use super::command::Command;
 use super::event::NatfwEvent;
+use super::host::{HostEvent, HostRequest};
 
 /// One input of [`Natfw::handle`](super::Natfw::handle).
 #[derive(Debug)]
@@ -43,6 +44,13 @@ pub enum Input<'a> {
     },
     /// The rules about passages changed: those that stand are judged again, in parts.
     Rules,
+    /// A front end asks in the place of a host inside.
+    Host {
+        /// The identifier of what it asks for. It is given back with each event.
+        id: u64,
+        /// What is to stand; `None`: nothing any more.
+        request: Option<HostRequest>,
+    },
     /// A command of a user.
     Command {
         /// The user's identifier of the request. It is given back with each event. [`Command::Close`] carries the
@@ -78,6 +86,13 @@ pub enum Output<'a> {
     Close {
         /// The pinhole.
         id: PinholeId,
+    },
+    /// An event for a front end ([`Input::Host`]).
+    Host {
+        /// The identifier of what it asked for.
+        id: u64,
+        /// The event.
+        event: HostEvent,
     },
     /// An event for a user.
     Event {

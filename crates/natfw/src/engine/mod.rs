@@ -24,6 +24,7 @@
 //! | `check.rs` | values that are refused |
 //! | `handover/` | a planned restart |
 //! | `leases.rs` | external ports |
+//! | `host.rs` | publications for hosts that do not run the application |
 //! | `publish.rs` | receivers that are reached without a CREATE, which the RFC does not have |
 
 mod check;
@@ -40,6 +41,7 @@ mod event;
 mod external;
 mod far;
 mod handover;
+mod host;
 mod initiator;
 mod interfaces;
 mod io;
@@ -80,11 +82,13 @@ pub use config::{Config, ConfigError, Mapping, Middlebox, OpenBits};
 pub use counters::Counters;
 pub use event::{Code, Failure, Granted, NatfwEvent, Refusal};
 pub use handover::left_binding;
+pub use host::{HostEvent, HostRequest};
 pub use io::{Input, Output};
 pub use session::{Kind, State};
 pub use view::{Role, SessionView};
 
 use ended::Ended;
+use host::Host;
 use initiator::Lookup;
 use interfaces::Interfaces;
 use outbox::{Outbox, Purpose};
@@ -120,6 +124,8 @@ pub struct Natfw {
     lessees: BTreeMap<Lessee, Key>,
     /// Sessions of users, by the user's identifier.
     commands: BTreeMap<u64, Key>,
+    /// Requests of front ends, by the front end's identifier.
+    hosts: BTreeMap<u64, Host>,
     /// Requests of users for which an edge is to send a CREATE, by their nonces.
     proxied: BTreeMap<u32, Key>,
     /// Requests of users that wait for a route.
@@ -161,6 +167,7 @@ impl Natfw {
             left: Left::new(hasher),
             lessees: BTreeMap::new(),
             commands: BTreeMap::new(),
+            hosts: BTreeMap::new(),
             proxied: BTreeMap::new(),
             lookups: Vec::new(),
             parked: Requests::new(hasher),
@@ -215,6 +222,7 @@ impl Natfw {
             Input::Rules => self.on_rules(),
             Input::Stop { handed_over } => self.on_stop(handed_over),
             Input::Handover(entries) => self.take_over(entries, resources),
+            Input::Host { id, request } => self.on_host(id, request.as_ref(), resources),
             Input::Command { id, command } => self.on_command(id, command, resources),
         }
         self.step_proxies(resources);
@@ -274,6 +282,11 @@ impl Natfw {
         if session.expires > self.now {
             if session.waits_in_vain(self.now) {
                 return self.give_up_create(key, resources);
+            }
+            // What a host may publish is judged again with each refresh, as where it asks itself.
+            let refreshed = session.is_refreshed(self.now) && session.is_of_host();
+            if refreshed && !self.judge(key, resources) {
+                return;
             }
             return self.step_local(key);
         }

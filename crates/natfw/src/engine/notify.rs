@@ -77,9 +77,11 @@ impl Natfw {
                 self.emit(key, NatfwEvent::Failed(Failure::Code(info.into())));
                 self.close(key, resources);
             }
+            Origin::Host(_) if ends => self.close(key, resources),
             // §3.7.6.1: an edge refreshes its CREATE only when the EXTERNAL is refreshed.
             Origin::Proxy(_) | Origin::Peer => {}
             // §3.9: the request again, with the same session.
+            Origin::Host(_) => self.request_again(key),
             Origin::Command(_) => {
                 self.emit(key, NatfwEvent::Notified(info.into()));
                 self.request_again(key);
@@ -119,7 +121,7 @@ impl Natfw {
         self.counters.route_changes += 1;
         tracing::debug!(session = %session.id, ?event, "route changed");
         if session.begins_here() {
-            if matches!(session.origin(), Origin::Command(_)) {
+            if session.is_deleted_here() {
                 self.request_again(key);
             }
         } else {

@@ -8,6 +8,7 @@ use signalbox_core::slab::Key;
 
 use super::Natfw;
 use super::event::NatfwEvent;
+use super::host::HostEvent;
 use super::io::Output;
 
 /// What this node does if GIST cannot send a message.
@@ -21,26 +22,29 @@ pub(super) enum Purpose {
 
 pub(super) type Parcel = signalbox_core::outbox::Parcel<Purpose>;
 
-/// What the kernel does.
+/// What other applications do not have.
 #[derive(Debug)]
-pub(super) enum Kernel {
+pub(super) enum Own {
     Open(PinholeId, Box<Pinhole>, Duration),
     Close(PinholeId),
+    /// What becomes of a request of a front end.
+    Host(u64, HostEvent),
 }
 
-pub(super) type Outbox = Outputs<Purpose, NatfwEvent, Kernel>;
+pub(super) type Outbox = Outputs<Purpose, NatfwEvent, Own>;
 
-impl<'a> From<outputs::Output<'a, NatfwEvent, Kernel>> for Output<'a> {
+impl<'a> From<outputs::Output<'a, NatfwEvent, Own>> for Output<'a> {
     #[inline]
-    fn from(output: outputs::Output<'a, NatfwEvent, Kernel>) -> Self {
+    fn from(output: outputs::Output<'a, NatfwEvent, Own>) -> Self {
         match output {
             outputs::Output::Request(request) => Self::Request(request),
             outputs::Output::RouteLookup { id, query } => Self::RouteLookup { id, query },
             outputs::Output::Event { id, event } => Self::Event { id, event },
-            outputs::Output::Own(Kernel::Open(id, pinhole, lifetime)) => {
+            outputs::Output::Own(Own::Open(id, pinhole, lifetime)) => {
                 Self::Open { id, pinhole: *pinhole, lifetime }
             }
-            outputs::Output::Own(Kernel::Close(id)) => Self::Close { id },
+            outputs::Output::Own(Own::Close(id)) => Self::Close { id },
+            outputs::Output::Own(Own::Host(id, event)) => Self::Host { id, event },
         }
     }
 }

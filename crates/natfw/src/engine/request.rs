@@ -13,7 +13,7 @@ use super::Natfw;
 use super::check::{self, Refused};
 use super::create::{Arrived, Held};
 use super::far::{Routes, Unplanned};
-use super::outbox::Kernel;
+use super::outbox::Own;
 use super::plan::Plan;
 use super::session::{Answer, Kind, Request, State, newer, pinhole_id};
 use super::table::Opening;
@@ -270,7 +270,7 @@ impl Natfw {
         let closes = core::mem::take(&mut session.active) || session.kernel > 0;
         session.waiting = None;
         if closes {
-            self.out.push(Kernel::Close(pinhole_id(key)));
+            self.out.push(Own::Close(pinhole_id(key)));
         }
         self.undo(old, resources);
         self.note_passages(key, Outcome::Granted, resources);

@@ -13,9 +13,9 @@ use super::Natfw;
 use super::check::seconds;
 use super::compose::Failed;
 use super::event::{Failure, NOT_UPSTREAM, NatfwEvent};
-use super::outbox::Kernel;
+use super::outbox::Own;
 use super::plan::Plan;
-use super::session::{Answer, Kind, Origin, Request, State, pinhole_id};
+use super::session::{Answer, Kind, Origin, Request, Session, State, pinhole_id};
 use crate::wire::{Info, InfoClass, Information, Message, PUBLICATION};
 
 impl Natfw {
@@ -63,7 +63,7 @@ impl Natfw {
         }
         // A success has NATFW_LT, else it would not have parsed.
         let granted = message.lifetime.unwrap_or(0);
-        if session.begins_here() {
+        if session.begins_here() && !session.is_of_host() {
             return self.on_own_success(key, message, granted.min(accepted));
         }
         let least = seconds(self.config.min_lifetime);
@@ -76,8 +76,11 @@ impl Natfw {
         };
         if let Some((wrong, limit)) = wrong {
             self.counters.refused += 1;
-            self.notify(key, Info::TERMINATED, true);
+            self.end_beyond(key);
             return self.fail(key, msn, &Failed { lifetime: Some(limit), ..wrong.into() }, resources);
+        }
+        if self.sessions.get(key).is_some_and(Session::is_of_host) {
+            self.refresh_later(key, granted);
         }
         let bindings = message.bindings.map(|bindings| (bindings.port, bindings.octets().to_vec()));
         let answer = Answer {
@@ -92,16 +95,19 @@ impl Natfw {
         self.succeed(key, answer);
     }
 
-    /// The answer to a publication does not say that it is one.
-    fn unpublished(&mut self, key: Key, msn: u32, resources: &mut Resources) {
-        self.counters.refused += 1;
-        let Some(session) = invariant!(self.sessions.get_mut(key), "an answer has a session") else { return };
-        if session.begins_here() {
-            session.msn = session.msn.wrapping_add(1);
-            self.send_on(key, 0, None);
+    /// The nodes further on are told that a session ends here.
+    fn end_beyond(&mut self, key: Key) {
+        if self.sessions.get(key).is_some_and(Session::is_deleted_here) {
+            self.delete_beyond(key);
         } else {
             self.notify(key, Info::TERMINATED, true);
         }
+    }
+
+    /// The answer to a publication does not say that it is one.
+    fn unpublished(&mut self, key: Key, msn: u32, resources: &mut Resources) {
+        self.counters.refused += 1;
+        self.end_beyond(key);
         let info = Information { info: Info::MISSING_OBJECT, object: Some(PUBLICATION) };
         self.fail(key, msn, &Failed { info, ..Failed::from(info.info) }, resources);
     }
@@ -124,7 +130,7 @@ impl Natfw {
         session.kernel = session.kernel.saturating_add(1);
         let seconds = answer.lifetime;
         session.waiting = Some(Box::new(answer));
-        self.out.push(Kernel::Open(pinhole_id(key), Box::new(pinhole), lifetime));
+        self.out.push(Own::Open(pinhole_id(key), Box::new(pinhole), lifetime));
         self.keep_route(key, seconds);
     }
 
@@ -163,7 +169,7 @@ impl Natfw {
                     PinholeError::Conflict => Info::POLICY_CONFLICT,
                     PinholeError::Unsupported | PinholeError::Failed => Info::INTERNAL,
                 };
-                self.notify(key, Info::TERMINATED, true);
+                self.end_beyond(key);
                 self.fail(key, msn, &info.into(), resources);
             }
         }
@@ -182,6 +188,10 @@ impl Natfw {
                 let note = failed.beyond.and_then(|forwarded| forwarded.note());
                 let failure = node.map_or(Failure::Code(code), |node| Failure::By { code, node, note });
                 self.emit(key, NatfwEvent::Failed(failure));
+            }
+            Origin::Host(id) => {
+                let failure = Failure::Code(failed.info.info.into());
+                self.host_failed(id, failure, failed.info.object);
             }
             Origin::Proxy(primary) => self.secondary_failed(primary, resources),
         }
@@ -204,13 +214,14 @@ impl Natfw {
         if session.plan.answers {
             return;
         }
+        // What stands waits for the next repetition, which may find room in GIST, or the way free.
+        let passes = matches!(error, SendError::Overload | SendError::Unreached(_));
+        let goes_on = matches!(error, SendError::Connecting(_));
+        let waits = goes_on || (passes && session.state == State::Established);
+        if waits && session.is_deleted_here() {
+            return;
+        }
         if let Origin::Command(_) = session.origin() {
-            // What stands waits for the next repetition, which may find room in GIST, or the way free.
-            let passes = matches!(error, SendError::Overload | SendError::Unreached(_));
-            let goes_on = matches!(error, SendError::Connecting(_));
-            if goes_on || (passes && session.state == State::Established) {
-                return;
-            }
             let failure = match error {
                 SendError::NoStateUpstream => Failure::NotUpstream,
                 _ if no_node => Failure::NoNextNode,

@@ -131,6 +131,8 @@ pub(super) enum Origin {
     Peer,
     /// A user of this node.
     Command(u64),
+    /// A front end of this node, in the place of a host inside.
+    Host(u64),
     /// This edge, for the EXTERNAL in proxy mode of this key.
     Proxy(Key),
 }
@@ -335,6 +337,11 @@ impl Session {
         matches!(proxied, Some(Proxied::Waits(Some((_, until)))) if *until <= now)
     }
 
+    /// Whether it is due to be refreshed.
+    pub(super) fn is_refreshed(&self, now: Time) -> bool {
+        self.local.as_ref().and_then(|local| local.refresh).is_some_and(|at| at <= now)
+    }
+
     /// Whether its requests are made here.
     pub(super) const fn begins_here(&self) -> bool {
         self.local.is_some()
@@ -353,7 +360,7 @@ impl Session {
     pub(super) fn holder(&self) -> Option<IpAddr> {
         match self.origin() {
             Origin::Command(_) => None,
-            Origin::Peer | Origin::Proxy(_) => Some(self.share()),
+            Origin::Peer | Origin::Host(_) | Origin::Proxy(_) => Some(self.share()),
         }
     }
 

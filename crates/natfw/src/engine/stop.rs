@@ -56,6 +56,8 @@ impl Natfw {
     /// Sends the NOTIFYs of a node that stops. `handed_over`: the next node gets what [`Natfw::hand_over`] wrote. It walks over all
     /// sessions, so it is for a node that ends; the sessions stay as they are.
     pub(super) fn on_stop(&mut self, handed_over: bool) {
+        // No node takes the requests of front ends over.
+        self.delete_for_hosts(MOST);
         let mut peers: BTreeMap<u64, Sessions> = BTreeMap::new();
         let mut unknown_stays = false;
         for (_, session) in self.sessions.iter() {

@@ -9,10 +9,11 @@ use signalbox_resources::decision::Outcome;
 
 use super::Natfw;
 use super::ended::Holder;
-use super::event::NatfwEvent;
-use super::outbox::Kernel;
+use super::event::{Failure, NatfwEvent};
+use super::outbox::Own;
 use super::plan::Plan;
 use super::session::{Kind, Local, Origin, Peers, Proxied, Request, Session, State, pinhole_id};
+use crate::wire::Info;
 
 /// What is known of a session before it has a record.
 #[derive(Debug)]
@@ -117,7 +118,7 @@ impl Natfw {
         let index = key.index();
         self.by_session.remove(self.hasher.hash_octets(&session.id.0), |i| i == index);
         if session.active || session.kernel > 0 {
-            self.out.push(Kernel::Close(pinhole_id(key)));
+            self.out.push(Own::Close(pinhole_id(key)));
         }
         if session.state != State::Pending {
             self.hold_back(&session.plan);
@@ -137,6 +138,8 @@ impl Natfw {
             Origin::Command(id) => {
                 self.commands.remove(&id);
             }
+            // Who knows a reason has told it before.
+            Origin::Host(id) => self.host_failed(id, Failure::Code(Info::TERMINATED.into()), None),
             // The primary session has no secondary one any more.
             Origin::Proxy(primary) => {
                 if let Some(primary) = self.sessions.get_mut(primary) {

@@ -72,6 +72,7 @@ impl SessionView {
         } else {
             Role::Forwarder
         };
+        let asked = matches!(session.origin(), Origin::Peer | Origin::Host(_));
         Self {
             session: session.id,
             kind: session.kind,
@@ -81,11 +82,11 @@ impl SessionView {
             rule: if plan.installs { rule(&session.request, plan) } else { None },
             pinhole: pinhole_id(key),
             active: session.active,
-            peer: (session.origin() == Origin::Peer).then(|| session.share()),
+            peer: asked.then(|| session.share()),
             requester: plan
                 .passage
                 .as_ref()
-                .filter(|_| !session.begins_here())
+                .filter(|_| asked || !session.begins_here())
                 .map(|passage| passage.requester().clone()),
             policy: plan.passage.as_ref().and_then(Passage::rule).map(ToString::to_string),
             external: external.map(|external| (external.address, external.port)),

@@ -6,6 +6,7 @@ mod ending;
 mod firewall;
 mod handover;
 mod hops;
+mod host;
 mod hostile;
 mod initiator;
 mod judged;

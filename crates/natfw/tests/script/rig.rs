@@ -12,7 +12,7 @@ use signalbox_core::service::{
     Security, SendError, SiiHandle, StateHandle, TransferAttributes,
 };
 use signalbox_core::{Direction, IfIndex, Mri, NslpId, SessionId, Time};
-use signalbox_natfw::engine::{Command, Config, Input, Middlebox, Natfw, NatfwEvent, Output};
+use signalbox_natfw::engine::{Command, Config, HostEvent, Input, Middlebox, Natfw, NatfwEvent, Output};
 pub(crate) use signalbox_natfw::kit::{create, error, external, notify, octets, success};
 use signalbox_natfw::wire::{Forwarded, Info, Message, MessageType};
 use signalbox_resources::Resources;
@@ -88,6 +88,8 @@ pub(crate) struct Rig {
     pub(crate) resources: Resources,
     pub(crate) now: Time,
     pub(crate) events: Vec<NatfwEvent>,
+    /// What front ends were told.
+    pub(crate) hosts: Vec<(u64, HostEvent)>,
     /// What the kernel was asked for since the last look.
     pub(crate) kernel: Vec<Kernel>,
     /// Pinholes in the kernel.
@@ -195,6 +197,7 @@ impl Rig {
             resources,
             now: Time::from_secs(10),
             events: Vec::new(),
+            hosts: Vec::new(),
             kernel: Vec::new(),
             holes: Vec::new(),
             answer: Ok(()),
@@ -239,6 +242,7 @@ impl Rig {
                 ) => {}
                 Output::RouteLookup { id, query } => lookups.push((id, query.dst)),
                 Output::Event { event, .. } => self.events.push(event),
+                Output::Host { id, event } => self.hosts.push((id, event)),
                 Output::Open { id, pinhole, lifetime } => {
                     self.kernel.push(Kernel::Open(pinhole.to_string(), lifetime.as_secs()));
                     if self.answer.is_ok() {

@@ -75,7 +75,13 @@ impl Protocol for Instance {
     fn pass(&mut self, cx: &mut Context<'_>, to: &mut dyn Protocol) {
         match self.engine.poll() {
             Some(Out::Request(request)) => to.handle(cx, protocol::Input::Request(request)),
-            Some(Out::RouteLookup { .. } | Out::Open { .. } | Out::Close { .. } | Out::Event { .. })
+            Some(
+                Out::RouteLookup { .. }
+                | Out::Open { .. }
+                | Out::Close { .. }
+                | Out::Host { .. }
+                | Out::Event { .. },
+            )
             | None => {
                 debug_assert!(false, "the output is the driver's");
             }
@@ -160,8 +166,8 @@ impl Composed for Instance {
             Out::Open { id, pinhole, lifetime } => Output::OpenPinhole { id, pinhole, lifetime },
             Out::Close { id } => Output::ClosePinhole { id },
             Out::Event { id, event: of } => Output::Event(event(id, of)),
-            Out::Request(_) => {
-                debug_assert!(false, "the request is GIST's");
+            Out::Request(_) | Out::Host { .. } => {
+                debug_assert!(false, "requests are GIST's, and no front end asks for a host");
                 return None;
             }
         })

@@ -34,7 +34,7 @@ use self::entry::{Entry, Former, FormerCreate};
 use super::Natfw;
 use super::create::Held;
 use super::far::{Far, Routes};
-use super::outbox::Kernel;
+use super::outbox::Own;
 use super::request::kind_of;
 use super::response::rule;
 use super::session::{Kind, Origin, Peers, Request, Session, State, pinhole_id};
@@ -243,7 +243,7 @@ impl Natfw {
         session.expires = self.now + left;
         if let Some(pinhole) = rule(&session.request, &session.plan).filter(|_| session.plan.installs) {
             session.kernel = 1;
-            self.out.push(Kernel::Open(pinhole_id(key), Box::new(pinhole), left));
+            self.out.push(Own::Open(pinhole_id(key), Box::new(pinhole), left));
         }
         self.rearm(key);
     }
