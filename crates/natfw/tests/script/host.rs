@@ -129,7 +129,10 @@ fn an_inner_nat_asks_the_nodes_further_on() {
     assert_eq!((rig.kernel.len(), told(&mut rig)), (0, vec![]));
     assert_eq!(answer(&mut rig, &sent, 30000), []);
     let place = |port| HostEvent::Granted(SocketAddr::new([203, 0, 113, 80].into(), port));
-    assert_eq!((core::mem::take(&mut rig.kernel), told(&mut rig)), (vec![open(22000, 1575)], vec![(1, place(30000))]));
+    assert_eq!(
+        (core::mem::take(&mut rig.kernel), told(&mut rig)),
+        (vec![open(22000, 1575)], vec![(1, place(30000))])
+    );
     // A refresh with the same answer is no event, one with another place is.
     for (port, events) in [(30000, vec![]), (30001, vec![(1, place(30001))])] {
         let again = rig.pass_secs(450).into_iter().next().expect("refreshed");

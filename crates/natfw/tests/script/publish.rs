@@ -159,7 +159,7 @@ fn only_a_rule_lets_strangers_in() {
     }
 }
 
-/// The way through two NATs: each has its rule, and the host learns the place at the outermost one.
+/// PCP-11-02: the way through two NATs: each has its rule for any sender, and the host learns the place at the outermost one.
 #[test]
 fn two_nats_open_on_the_way_back() {
     let (mut inner, mut outer) = (inner_nat(), node(Middlebox::Nat, true));
