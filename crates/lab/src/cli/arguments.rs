@@ -186,7 +186,7 @@ pub enum LabCommand {
         #[arg(long)]
         keep: bool,
     },
-    /// Run a scenario with all values of its [sweep], each several times, and compare. What is finished is kept: the same command
+    /// Run a scenario with all values of its `[sweep]`, each several times, and compare. What is finished is kept: the same command
     /// goes on where it was interrupted.
     #[command(after_help = help!(
         [
