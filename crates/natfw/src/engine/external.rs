@@ -125,10 +125,12 @@ impl Natfw {
         let mut external = External::of(*terminal);
         let mut place = inside;
         if nat {
-            let former = self.take_lease_over(from, publication.as_ref(), (inside, protocol), resources);
-            let wish = publication.and_then(|publication| publication.port());
+            // Who asks for a place only, and opens nothing, needs no rule for it: it gets any port.
+            let published = publication.filter(|publication| publication.opens());
+            let former = self.take_lease_over(from, published.as_ref(), (inside, protocol), resources);
+            let wish = published.and_then(|publication| publication.port());
             let wish = former.map(|(port, _)| port).or(wish);
-            let port = PortWish { needs: from.port(), wish, published: publication.is_some() };
+            let port = PortWish { needs: from.port(), wish, published: published.is_some() };
             let (held, given) = self.lease_receiver(inside, protocol, second, port).map_err(dtinfo)?;
             lease = Some(held);
             external.replaces = former.and_then(|(_, session)| session);

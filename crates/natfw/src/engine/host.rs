@@ -179,14 +179,14 @@ impl Natfw {
         let place = SocketAddr::new(address, port.unwrap_or(0));
         let Some(host) = invariant!(self.hosts.get_mut(&id), "who is told has asked") else { return };
         if host.told.replace(place) != Some(place) {
-            self.out.push(Own::Host(id, HostEvent::Granted(place)));
+            self.out.push(Own::Host(id, Box::new(HostEvent::Granted(place))));
         }
     }
 
     /// A request of a front end failed; its session is closed afterwards.
     pub(super) fn host_failed(&mut self, id: u64, failure: Failure, object: Option<ObjectType>) {
         match self.hosts.remove(&id) {
-            Some(Host { told: Some(_), .. }) => self.out.push(Own::Host(id, HostEvent::Lost)),
+            Some(Host { told: Some(_), .. }) => self.out.push(Own::Host(id, Box::new(HostEvent::Lost))),
             Some(Host { told: None, .. }) => self.refuse_host(id, failure, object),
             None => {}
         }
@@ -194,7 +194,7 @@ impl Natfw {
 
     fn refuse_host(&mut self, id: u64, failure: Failure, object: Option<ObjectType>) {
         let wish = object == Some(PUBLICATION);
-        self.out.push(Own::Host(id, HostEvent::Refused { failure, wish }));
+        self.out.push(Own::Host(id, Box::new(HostEvent::Refused { failure, wish })));
     }
 
     /// The nodes further on are told that a session of this node ends.

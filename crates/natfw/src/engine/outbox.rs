@@ -28,7 +28,7 @@ pub(super) enum Own {
     Open(PinholeId, Box<Pinhole>, Duration),
     Close(PinholeId),
     /// What becomes of a request of a front end.
-    Host(u64, HostEvent),
+    Host(u64, Box<HostEvent>),
 }
 
 pub(super) type Outbox = Outputs<Purpose, NatfwEvent, Own>;
@@ -44,7 +44,7 @@ impl<'a> From<outputs::Output<'a, NatfwEvent, Own>> for Output<'a> {
                 Self::Open { id, pinhole: *pinhole, lifetime }
             }
             outputs::Output::Own(Own::Close(id)) => Self::Close { id },
-            outputs::Output::Own(Own::Host(id, event)) => Self::Host { id, event },
+            outputs::Output::Own(Own::Host(id, event)) => Self::Host { id, event: *event },
         }
     }
 }

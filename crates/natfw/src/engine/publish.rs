@@ -9,11 +9,11 @@
 use core::net::IpAddr;
 use core::time::Duration;
 
-use signalbox_core::invariant;
 use signalbox_core::node::Prefix;
 use signalbox_core::pinhole::{Endpoint, Sender};
 use signalbox_core::ports::Binding;
 use signalbox_core::slab::Key;
+use signalbox_core::{PathCoupled, invariant};
 use signalbox_resources::{End, Resources};
 
 use super::Natfw;
@@ -64,6 +64,20 @@ pub(super) fn takes(publication: &Publication<'_>, place: Endpoint) -> bool {
     let address = publication.address().is_none_or(|wish| place.address == IpAddr::V4(wish));
     let port = publication.port().is_none_or(|wish| place.port == Some(wish));
     !publication.exactly() || address && port
+}
+
+impl Request {
+    /// Whether the packets of a CREATE come from senders that its publication names, if it names any.
+    pub(super) fn admits(&self, flow: &PathCoupled) -> bool {
+        let Some(publication) = self.publication() else { return true };
+        let mut senders = publication.filters().map(Sender::from).peekable();
+        let names = |sender: Sender| {
+            sender.from.len <= flow.src_prefix
+                && sender.from.contains(flow.src)
+                && sender.port.is_none_or(|port| flow.src_port == Some(port))
+        };
+        senders.peek().is_none() || senders.any(names)
+    }
 }
 
 impl Session {

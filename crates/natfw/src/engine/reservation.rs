@@ -127,7 +127,7 @@ impl Natfw {
                 if reserved.blocks && reserved.touches(flow, second) {
                     return Invitation::Blocked;
                 }
-                if !reserved.blocks && reserved.matches(flow, second) {
+                if !reserved.blocks && reserved.matches(flow, second) && session.request.admits(flow) {
                     found = Invitation::Reserved(key);
                 }
             }

@@ -58,7 +58,7 @@ impl Natfw {
             }
             return;
         }
-        if session.request.publication().is_some() && message.publication.is_none() {
+        if !session.request.publication_octets().is_empty() && message.publication.is_none() {
             return self.unpublished(key, msn, resources);
         }
         // A success has NATFW_LT, else it would not have parsed.

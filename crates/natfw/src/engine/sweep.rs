@@ -49,7 +49,7 @@ impl What {
                     && initiator(&session.request.mri()) == source
             }
             Self::Event(peer, _) => session.peers.next() == Some(peer),
-            Self::Moved(former) => of_peer && session.is_bound_to(former.into()),
+            Self::Moved(former) => (of_peer || session.is_of_host()) && session.is_bound_to(former.into()),
             Self::Rules => session.plan.passage.is_some(),
         }
     }

@@ -450,3 +450,26 @@ fn a_user_is_not_told_of_a_success_without_the_object() {
     assert_eq!(rig.events.last(), Some(&NatfwEvent::Failed(Failure::Code(code))));
     assert_eq!(rig.natfw.session_count(), 0);
 }
+
+/// What opens nothing needs no rule, so that it has no choice of its place.
+#[test]
+fn a_wish_needs_the_rule_as_well() {
+    let mut rig = Rig::with(Config { edge: true, ..boxed(Middlebox::Nat) });
+    let wish = Wish { port: Some(3074), ..Wish::default() };
+    let answer = only(ask(&mut rig, (7, HOST, 1), (UDP, 5000), &wish));
+    assert_eq!(answer.info(), Info::PROCESSED);
+    assert_ne!(place(&answer).1, 3074);
+}
+
+/// A CREATE of a sender that the filters do not name asks for a flow that the host does not wait for.
+#[test]
+fn filters_hold_for_flows_with_a_create_too() {
+    let filters = vec![Filter { address: addr("203.0.113.0"), prefix: 24, port: None }];
+    for (sender, passes) in [("203.0.113.9", true), ("198.51.100.9", false)] {
+        let mut rig = node(Middlebox::Nat, true);
+        only(ask(&mut rig, (7, HOST, 1), (UDP, 5000), &Wish { filters: filters.clone(), ..at(3074) }));
+        let mri = Mri::PathCoupled(crate::rig::udp(sender, 6000, EDGE, 3074));
+        let sent = only(rig.in_session(SessionId([8; 16]), OTHER, crate::rig::OUTSIDE, mri, &create(7, 100)));
+        assert_eq!(sent.mri.dst() == addr(HOST), passes, "{sender}");
+    }
+}

@@ -7,7 +7,7 @@ use signalbox_core::security::Identity;
 use signalbox_core::traffic::FlowFilter;
 
 use super::requester::JudgedRequester;
-use crate::config::{ANY_NAME, Action, Day, RuleConfig};
+use crate::config::{ANY_NAME, Action, Day, Opening, RuleConfig};
 use crate::passage::{PassageRequest, Permission};
 use crate::refusal::{PolicyWhy, RuleName};
 use crate::request::{GrantRequest, Proof, Requester};
@@ -114,7 +114,9 @@ impl Matcher {
             && self.is_for(judged)
             && self.is_now(wall_us)
             && match rule.action {
-                Action::Allow => request.pinhole.flows().all(|flow| self.covers_passage(&flow)),
+                Action::Allow => {
+                    request.pinhole.flows().all(|flow| self.covers_passage(&flow, request.opening))
+                }
                 Action::Deny => request.pinhole.flows().any(|flow| self.touches_passage(&flow)),
             }
     }
@@ -213,10 +215,12 @@ impl Matcher {
     }
 
     /// Whether all packets of a flow match, with their destination as it is before a translation or behind it. Their source is that
-    /// of their sender: behind a translation all senders have one.
-    fn covers_passage(&self, flow: &PinholeFlow) -> bool {
+    /// of their sender: behind a translation all senders have one. Of a publication the place behind it counts alone: the one before is
+    /// a wish of who asks.
+    fn covers_passage(&self, flow: &PinholeFlow, opening: Opening) -> bool {
         let PinholeFlow { packets, destination, .. } = *flow;
-        self.covers(&packets) || self.covers(&PinholeFlow { packets, source: None, destination }.translated())
+        let before = opening != Opening::Publish && self.covers(&packets);
+        before || self.covers(&PinholeFlow { packets, source: None, destination }.translated())
     }
 
     /// Whether any packet of a flow matches, before a translation of its source or destination or behind it.
