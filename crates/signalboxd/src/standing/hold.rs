@@ -155,9 +155,16 @@ impl Begun<'_> {
     fn event(&mut self, event: Event) -> Option<End> {
         match event {
             Event::Granted(grant) => {
-                (self.granted, self.changing, self.again) = (true, false, None);
+                self.granted = true;
+                let rate = grant.traffic.map(|traffic| traffic.rate_octets_per_s);
+                if self.again.is_some() {
+                    // What stood before stands, and the change that was refused is still due.
+                    self.row.stands(rate);
+                    return None;
+                }
+                self.changing = false;
                 self.waits.granted();
-                self.row.granted(grant.traffic.map(|traffic| traffic.rate_octets_per_s), None);
+                self.row.granted(rate, None);
             }
             Event::ChangeRefused(failure) => {
                 self.changing = false;
@@ -212,7 +219,11 @@ impl Begun<'_> {
                 Some(End::Changed)
             }
             Ok(Some(event)) => self.event(event),
-            Err(status) => Some(failed(&status)),
+            // The protocol cannot express it: what stands is not given up for that.
+            Err(status) => match failed(&status) {
+                End::Wrong(failure) => self.event(Event::ChangeRefused(failure)),
+                end => Some(end),
+            },
         }
     }
 }

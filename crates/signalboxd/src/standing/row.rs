@@ -76,6 +76,11 @@ impl Row {
         });
     }
 
+    /// What stood before a change that was refused stands.
+    pub(super) fn stands(&self, rate: Option<u64>) {
+        self.with(|row| row.granted_octets_per_s = rate);
+    }
+
     /// A rate that is wanted is refused; what stood before stands. It is asked for again after this time.
     pub(super) fn change_refused(&self, failure: v1::Failure, attempts: u32, wait: Duration) {
         self.with(|row| {

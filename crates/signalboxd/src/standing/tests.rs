@@ -95,6 +95,8 @@ async fn a_changed_rate_changes_what_stands() {
     let asked = row(&rig, "asked", |row| row.state() == State::Asking).await;
     assert_eq!((asked.rate_octets_per_s, asked.granted_octets_per_s), (Some(1_000_000), Some(625_000)));
     qos(&mut open, QosEvent::Failed(failure(4, 7)));
+    // The engine asks for what stood before, and gets it.
+    qos(&mut open, granted(625_000));
     let refused = row(&rig, "refused", |row| row.state() == State::ChangeRefused).await;
     assert_eq!(refused.granted_octets_per_s, Some(625_000), "what stood stands");
     assert_eq!(refused.last_refusal.map(|failure| failure.message).as_deref(), Some("meaning"));

@@ -59,9 +59,13 @@ impl Wanted {
     }
 }
 
-/// Whether a reservation becomes another one by a change of its traffic.
+/// Whether a reservation becomes another one by a change of its traffic. A change says nothing of the least rate, and CASP's nothing of the
+/// service or of a receiver who reserves.
 pub(super) fn differ_in_traffic_only(one: &v1::ReserveOpen, other: &v1::ReserveOpen) -> bool {
-    v1::ReserveOpen { traffic: other.traffic, ..one.clone() } == *other
+    let casp = other.protocol == i32::from(v1::Protocol::Casp);
+    let whole = other.min_rate_octets_per_s.is_none()
+        && !(casp && (other.receiver_initiated || other.service.is_some()));
+    whole && v1::ReserveOpen { traffic: other.traffic, ..one.clone() } == *other
 }
 
 fn reservation(one: &Reserve) -> v1::ReserveOpen {
