@@ -15,7 +15,7 @@ use signalbox_linux::traffic::Enforcer;
 use signalbox_linux::{Batch, Io, MulticastRoute};
 use signalbox_node::{Command, Event, Node};
 
-/// What hears of packets and events.
+/// What gets packets and events.
 pub trait Listener {
     /// The node gets a packet of this entry.
     fn packet(&mut self, entry: Entry);

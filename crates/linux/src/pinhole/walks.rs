@@ -19,13 +19,15 @@ pub(super) struct Walks {
     /// The begin of the last walk; `None`: the next one is due at once.
     last: Option<Instant>,
     apart: Duration,
+    /// A walk that began is not over, or has failed.
+    begun: bool,
     /// Whether the kernel refused when flows were ended last.
     failing: bool,
 }
 
 impl Default for Walks {
     fn default() -> Self {
-        Self { wanted: false, last: None, apart: APART, failing: false }
+        Self { wanted: false, last: None, apart: APART, begun: false, failing: false }
     }
 }
 
@@ -53,7 +55,7 @@ impl Walks {
     pub(super) fn begin(&mut self, now: Instant) -> bool {
         let begins = self.next(now).is_some_and(|due| due <= now);
         if begins {
-            (self.wanted, self.last) = (false, Some(now));
+            (self.wanted, self.last, self.begun) = (false, Some(now), true);
             if self.failing {
                 self.apart = (self.apart * 2).min(MOST_APART);
             }
@@ -63,14 +65,15 @@ impl Walks {
 
     /// The flows that were found are ended. `goes_on`: the walk is not over.
     pub(super) const fn ended(&mut self, goes_on: bool) {
-        if !self.wanted && !goes_on {
-            (self.failing, self.apart) = (false, APART);
+        if !goes_on && self.begun {
+            // Another one may be wanted already.
+            (self.begun, self.failing, self.apart) = (false, false, APART);
         }
     }
 
     /// Flows were not ended: another walk finds them, later each time. The first failure of several is logged.
     pub(super) fn failed(&mut self, error: &io::Error) {
-        self.wanted = true;
+        (self.wanted, self.begun) = (true, false);
         if !std::mem::replace(&mut self.failing, true) {
             tracing::warn!(%error, "flows of closed pinholes were not deleted; it is tried again, later each time");
         }

@@ -156,7 +156,7 @@ fn own_interfaces(connection: &mut Connection, config: &TrafficConfig) -> io::Re
 
 /// Queues of an earlier process.
 pub(super) struct Found {
-    /// No interface of this machine has any, also none of other daemons.
+    /// No interface of this machine has any, of no daemon.
     nowhere: bool,
     /// The names of the interfaces where they were removed.
     pub(super) removed: Vec<String>,

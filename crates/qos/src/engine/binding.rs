@@ -327,6 +327,7 @@ impl Qos {
             {
                 if other {
                     local.report_by = local.report_by.map(|by| by.min(until));
+                    self.rearm(key);
                     continue;
                 }
                 *stands = true;
