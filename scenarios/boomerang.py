@@ -190,7 +190,7 @@ def observe(sizes):
             "median_us": round(statistics.median(all_times), 1),
             "least_us": round(min(all_times), 1),
             "most_us": round(max(all_times), 1),
-            "scv": round(statistics.pvariance(all_times) / mean**2, 3),
+            "scv": round(statistics.pvariance(all_times) / mean**2, 9),
         }
         print(json.dumps(line), flush=True)
 

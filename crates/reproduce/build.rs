@@ -10,7 +10,7 @@ fn main() -> io::Result<()> {
     let root = papers.join("experiments");
     let mut list = String::from("&[\n");
     for paper in entries(&root)? {
-        for file in entries(&paper)? {
+        for file in entries(&paper)?.iter().filter(|file| file.extension().is_some_and(|end| end == "toml")) {
             let place = file.strip_prefix(&root).map_err(io::Error::other)?.with_extension("");
             // Writing to a string does not fail.
             let _ = writeln!(

@@ -90,9 +90,11 @@ fn computed(of: Of, parts: &[&Measured]) -> Option<Measured> {
     Some(Measured { value, samples, interval, baseline: None })
 }
 
-/// Returns the middle one of sorted numbers.
+/// Returns the middle one of sorted numbers, or the mean of the middle two.
 fn median(sorted: &[f64]) -> Option<f64> {
-    sorted.get(sorted.len() / 2).copied()
+    let upper = *sorted.get(sorted.len() / 2)?;
+    let lower = *sorted.get((sorted.len() - 1) / 2)?;
+    Some(f64::midpoint(lower, upper))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "samples are few")]

@@ -114,10 +114,23 @@ impl Directory {
         Ok(())
     }
 
-    /// Writes a file whole: nobody sees half of it, and where it cannot be written the former one stays.
+    /// Removes a file that an earlier call left, if there is one.
+    pub(super) fn remove(&self, name: &str) -> Result<()> {
+        let file = self.path.join(name);
+        match fs::remove_file(&file) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("cannot remove {}", file.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes a file whole: it never stands there in part, and where it cannot be written the former one stays.
     pub(super) fn write(&self, name: &str, text: &str) -> Result<()> {
         let (file, draft) = (self.path.join(name), self.path.join(format!(".{name}")));
-        let written = fs::write(&draft, text).and_then(|()| fs::rename(&draft, &file));
+        let written = File::create(&draft)
+            .and_then(|mut draft| draft.write_all(text.as_bytes()).and_then(|()| draft.sync_all()))
+            .and_then(|()| fs::rename(&draft, &file));
         if written.is_err() {
             // What is left of it would take the place that lacks.
             let _ = fs::remove_file(&draft);

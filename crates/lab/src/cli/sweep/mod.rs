@@ -193,7 +193,7 @@ fn write(directory: &Directory, swept: &Swept, finished: &[Finished]) -> Result<
     directory.write("runs.csv", &swept.rows(finished))?;
     match swept.plot()? {
         Some(svg) => directory.write("sweep.svg", &svg),
-        None => Ok(()),
+        None => directory.remove("sweep.svg"),
     }
 }
 
