@@ -2996,7 +2996,7 @@ pub struct StandingRequest {
     /// Since when it has the state.
     #[prost(uint64, tag = "7")]
     pub since_unix_us: u64,
-    /// Session identifier, 16 octets; absent where there is none, or none yet.
+    /// Session identifier, 16 octets. It is absent before the request has a session, and in protocols without sessions.
     #[prost(bytes = "vec", optional, tag = "8")]
     pub session_id: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
     /// The rate that the path has granted last, of a reservation that stands; absent if unknown.

@@ -107,7 +107,7 @@ fn inner(values: &mut [f64], share: f64) -> [f64; 2] {
     [at(outside), at(last.saturating_sub(outside))]
 }
 
-/// Returns the share of means to leave on each side, with so many values.
+/// Returns the share of the drawn means that is left out on each side. It depends on the number of values.
 fn expanded(number: u16) -> f64 {
     let (n, free) = (f64::from(number), f64::from(number) - 1.0);
     below(-(n / free).sqrt() * student(free))

@@ -10,7 +10,7 @@ use crate::protocols::packet::Layers;
 use crate::run::evidence::Evidence;
 use crate::run::observe::trace::LinkTrace;
 
-/// The fields, beside the type, that tell messages of one type but of several sizes apart.
+/// The fields that distinguish messages of one type with different sizes.
 const APART: [&str; 2] = ["carrier", "stack_proposal"];
 
 /// The field with the octets that a message carries for an application.

@@ -1,7 +1,6 @@
 //! Netlink messages and their attributes, and a socket for requests and answers.
 
 use std::io;
-use std::time::Duration;
 
 use netlink_sys::protocols::NETLINK_ROUTE;
 
@@ -81,8 +80,6 @@ impl Connection {
             if !self.changed || tries == TRIES {
                 return Ok(list);
             }
-            // The interfaces or queues of another program may come and go: its burst shall be over. All pauses together take 0.2 s.
-            std::thread::sleep(Duration::from_millis(1 << tries.min(5)));
             self.sequence = self.sequence.wrapping_add(1);
             self.request[8..12].copy_from_slice(&self.sequence.to_ne_bytes());
         }

@@ -170,8 +170,14 @@ pub(super) fn remove_queues(
 ) -> Result<Found, OpenError> {
     let ours =
         htb::ours(connection).map_err(|error| with_cause("reading the queueing disciplines", &error))?;
-    let own =
-        own_interfaces(connection, config).map_err(|error| with_cause("reading the interfaces", &error))?;
+    let own = match own_interfaces(connection, config) {
+        // Other programs change interfaces all the time. That is no reason to enforce nothing.
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+            tracing::warn!(%error, "queues of an earlier run stay: the list of interfaces changed at each try");
+            Vec::new()
+        }
+        own => own.map_err(|error| with_cause("reading the interfaces", &error))?,
+    };
     let mut removed = Vec::new();
     for link in own.into_iter().filter(|link| ours.contains(&link.ifindex) && !stays(link.ifindex)) {
         tracing::info!(ifindex = link.ifindex, "removing the queues of an earlier run");

@@ -473,3 +473,32 @@ fn filters_hold_for_flows_with_a_create_too() {
         assert_eq!(sent.mri.dst() == addr(HOST), passes, "{sender}");
     }
 }
+
+/// A rule for hosts lets each of them publish itself, and no other one.
+#[test]
+fn a_host_publishes_no_other_one() {
+    for (peer, info) in [(HOST, Info::PROCESSED), ("10.0.1.77", Info::AUTHORIZATION)] {
+        let mut rig = node(Middlebox::Nat, true);
+        let value = any().octets();
+        let octets = octets(&Message { publication: Publication::of(&value), ..external(1, 100, 5000) });
+        let received = rig.received(BEFORE, INSIDE, loose(HOST, TOWARDS), &octets);
+        let (session, peer_address) = (SessionId([7; 16]), Some(addr(peer)));
+        let answer = only(rig.indicate(RecvMessage { session, peer_address, ..received }));
+        assert_eq!(answer.info(), info, "{peer}");
+    }
+}
+
+/// A rule about ports is about those of the host: it chooses those outside.
+#[test]
+fn a_wished_port_does_not_stand_for_that_of_the_host() {
+    let web = |all: &mut signalbox_resources::Config| {
+        rules(all);
+        all.rules[0].protocol = vec![TCP];
+        all.rules[0].ports = vec!["8080".parse().unwrap()];
+    };
+    for (port, wish, info) in [(22, at(8080), Info::AUTHORIZATION), (8080, at(22000), Info::PROCESSED)] {
+        let mut rig = Rig::with_rules(Config { edge: true, ..boxed(Middlebox::Nat) }, web);
+        let answer = only(ask(&mut rig, (7, HOST, 1), (TCP, port), &wish));
+        assert_eq!(answer.info(), info, "{port}");
+    }
+}

@@ -115,7 +115,7 @@ impl Matcher {
             && self.is_now(wall_us)
             && match rule.action {
                 Action::Allow => {
-                    request.pinhole.flows().all(|flow| self.covers_passage(&flow, request.opening))
+                    request.pinhole.flows().all(|flow| self.covers_passage(&flow, request.opening, judged))
                 }
                 Action::Deny => request.pinhole.flows().any(|flow| self.touches_passage(&flow)),
             }
@@ -215,12 +215,17 @@ impl Matcher {
     }
 
     /// Whether all packets of a flow match, with their destination as it is before a translation or behind it. Their source is that
-    /// of their sender: behind a translation all senders have one. Of a publication the place behind it counts alone: the one before is
-    /// a wish of who asks.
-    fn covers_passage(&self, flow: &PinholeFlow, opening: Opening) -> bool {
+    /// of their sender: behind a translation all senders have one. Of a publication the place behind it counts alone, because who asks
+    /// chooses the one before. It is that of the requester, unless the rule names the place.
+    fn covers_passage(&self, flow: &PinholeFlow, opening: Opening, judged: &JudgedRequester<'_>) -> bool {
         let PinholeFlow { packets, destination, .. } = *flow;
-        let before = opening != Opening::Publish && self.covers(&packets);
-        before || self.covers(&PinholeFlow { packets, source: None, destination }.translated())
+        let behind = PinholeFlow { packets, source: None, destination }.translated();
+        if opening == Opening::Publish {
+            let RuleConfig { from, destination, .. } = &self.config;
+            let own = from.is_empty() || !destination.is_empty() || judged.owns(from, &behind);
+            return own && self.covers(&behind);
+        }
+        self.covers(&packets) || self.covers(&behind)
     }
 
     /// Whether any packet of a flow matches, before a translation of its source or destination or behind it.

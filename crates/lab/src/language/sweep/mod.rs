@@ -231,7 +231,7 @@ fn axis(
     Ok(Axis { name, values, logarithmic })
 }
 
-/// Whether values are so far from each other that only their logarithms can be told apart in a plot.
+/// Whether a plot needs a logarithmic axis for these values.
 fn is_wide(values: &[toml::Value]) -> bool {
     let amounts: Option<Vec<_>> = values.iter().map(|value| Some(amount(value)?.1)).collect();
     let amounts = amounts.unwrap_or_default();

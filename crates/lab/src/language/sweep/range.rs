@@ -1,4 +1,4 @@
-//! Ranges of values: from one to another in so many points, evenly spaced as they are or by their logarithms.
+//! Ranges of values: a first value, a last value and the number of points. The points have equal distances, or their logarithms do.
 
 use serde::Deserialize;
 use toml::Spanned;

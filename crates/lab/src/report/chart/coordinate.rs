@@ -7,7 +7,7 @@ use plotters::coord::types::RangedCoordf64;
 
 use super::{Axis, Scale};
 
-/// A label for each decade and less as long as there are at most so many.
+/// The largest number of decades that have a label each.
 const DECADES_MAX: i32 = 8;
 /// With fewer decades 2 and 5 of each have a label, too.
 const DECADES_FEW: i32 = 3;
@@ -21,7 +21,7 @@ pub(super) struct Coordinate {
 }
 
 impl Coordinate {
-    /// Returns an axis for values; `zero`: it begins at 0, if it can. At most so many round ticks.
+    /// Returns an axis for values with at most `ticks` round ticks. With `zero` it begins at 0, unless it is logarithmic.
     pub(super) fn new(axis: &Axis, values: impl Iterator<Item = f64>, zero: bool, ticks: usize) -> Self {
         let scale = axis.scale;
         let (mut least, mut most) = (f64::INFINITY, f64::NEG_INFINITY);

@@ -203,7 +203,7 @@ fn draw_series(canvas: &Canvas<'_>, plot: &Plot<'_, '_>, panel: &Panel, legend: 
     Ok(())
 }
 
-/// Draws the line of a series, in pieces: there is none across a point without a place.
+/// Draws the line of a series. A point that is missing interrupts the line.
 fn draw_line(
     canvas: &Canvas<'_>,
     series: &Series,

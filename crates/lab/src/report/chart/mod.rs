@@ -1,6 +1,6 @@
 //! Charts as SVG, for screens and paper: panels one below the other, over one axis.
 //!
-//! Colors are those of Okabe and Ito, which color-blind readers can tell apart, and series have markers of different shapes. There is no background:
+//! Color-blind readers can distinguish the colors, which are those of Okabe and Ito. Each series has a marker of its own shape. There is no background:
 //! text and lines follow the scheme of the reader, light or dark, and are dark on paper. Drawn by `plotters`, with its SVG back end only.
 
 mod coordinate;
@@ -26,7 +26,7 @@ pub struct Axis {
     pub title: String,
     /// How they are placed.
     pub scale: Scale,
-    /// Places with their labels; round numbers if there are none.
+    /// Places with their labels. If the list is empty, the labels are round numbers.
     pub ticks: Vec<(f64, String)>,
 }
 
