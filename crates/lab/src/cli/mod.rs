@@ -269,7 +269,7 @@ fn list(json: bool) -> Result<ExitCode> {
 fn up(scenario: &Scenario, json: bool) -> Result<ExitCode> {
     wait::catch_signals()?;
     let mut lab = Lab::make(Plan::new(scenario))?;
-    if let Err(error) = lab.start_all() {
+    if let Err(error) = lab.start_all().and_then(|()| lab.leave()) {
         return Err(lab.abandon(error));
     }
     let mut out = io::stdout().lock();

@@ -91,9 +91,7 @@ fn run_scenario(scenario: &Scenario, wish: &Wish, progress: &Progress<'_>) -> Re
     if !report.ok && !wish.silent {
         show_logs(&lab);
     }
-    if !wish.keep {
-        lab.down()?;
-    }
+    if wish.keep { lab.leave() } else { lab.down() }?;
     let text = report.text(scenario, &evidence);
     Ok((report, text))
 }

@@ -33,11 +33,7 @@ impl Lab {
     pub(crate) fn make(plan: Plan) -> Result<Self> {
         if net::remove_remains(&plan.name)? {
             // Progress that cannot be printed is no reason to fail.
-            let _ = writeln!(
-                io::stderr(),
-                "{}: the files of a run that ended with its machine are removed",
-                plan.name
-            );
+            let _ = writeln!(io::stderr(), "{}: what a run that was killed left is removed", plan.name);
         }
         net::refuse_standing(&plan)?;
         let namespaces = plan.nodes.iter().map(|node| node.namespace.clone()).collect();
@@ -202,6 +198,13 @@ impl Lab {
                 lines.into_iter().map(|line| format!("{}: {line}", node.name))
             })
             .collect()
+    }
+
+    /// Lets the lab stand after the end of this process. `lab down` takes it down.
+    pub(crate) fn leave(&mut self) -> Result<()> {
+        std::mem::take(&mut self.routers).into_values().for_each(Router::leave);
+        self.state.temporary = false;
+        self.state.save()
     }
 
     /// Takes the lab down.

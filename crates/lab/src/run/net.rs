@@ -343,9 +343,13 @@ pub(crate) fn remove(lab: &str) -> Result<bool> {
     Ok(found)
 }
 
-/// Takes away the files of a lab that ended with its machine or container: no process and no namespace of it is left.
+/// Takes away what is left of a lab whose maker was killed, or of which no process and no namespace is left: it ended with its machine
+/// or container.
 pub(crate) fn remove_remains(lab: &str) -> Result<bool> {
     let Some(state) = State::load(lab)? else { return Ok(false) };
+    if state.temporary && !state.maker.identity().is_alive() {
+        return remove(lab);
+    }
     let mut processes = state.daemons.iter().map(|daemon| daemon.process).chain([state.maker]);
     if processes.any(|process| process.identity().is_alive())
         || state.namespaces.iter().any(|name| netns::stands(name))

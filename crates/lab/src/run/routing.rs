@@ -176,6 +176,13 @@ impl Router {
     }
 }
 
+impl Router {
+    /// Lets the routing programs go on after the end of this process.
+    pub(crate) fn leave(mut self) {
+        self.programs.clear();
+    }
+}
+
 impl Drop for Router {
     fn drop(&mut self) {
         // What a failure left; `down` reports what it cannot end.

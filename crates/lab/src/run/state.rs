@@ -16,6 +16,9 @@ pub(crate) struct State {
     pub(crate) lab: String,
     /// The process that makes the lab or runs the scenario.
     pub(crate) maker: Process,
+    /// Whether nothing of the lab is to stay after the end of its maker.
+    #[serde(default)]
+    pub(crate) temporary: bool,
     /// The names are written before the namespaces are made.
     pub(crate) namespaces: Vec<String>,
     pub(crate) daemons: Vec<Daemon>,
@@ -41,7 +44,13 @@ impl State {
     /// Claims the name of a lab; fails if a lab of this name exists.
     pub(crate) fn create(lab: &str, namespaces: Vec<String>) -> Result<Self> {
         fs::create_dir_all(DIRECTORY).with_context(|| format!("cannot make {DIRECTORY}"))?;
-        let state = Self { lab: lab.to_owned(), maker: Process::own()?, namespaces, daemons: Vec::new() };
+        let state = Self {
+            lab: lab.to_owned(),
+            maker: Process::own()?,
+            temporary: true,
+            namespaces,
+            daemons: Vec::new(),
+        };
         let path = path(lab);
         // Written whole under another name, then linked: no reader sees half a file, and only one lab gets the name.
         let draft = draft(lab);

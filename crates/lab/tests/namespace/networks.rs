@@ -175,6 +175,29 @@ fn down_cleans_up_after_a_run_that_was_killed() {
     assert_gone("t-killed");
 }
 
+#[test]
+fn a_run_removes_what_one_that_was_killed_left() {
+    let network = Network::new("t-again", "steps = [{ wait = \"60s\" }]\n");
+    let mut killed = Command::new(programs().join("signalbox"))
+        .args(["lab", "run", network.path()])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("built");
+    let mut progress = BufReader::new(killed.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    assert!(progress.any(|line| line.contains("waiting for 1m")), "the run ended early");
+    // While it runs, its name is taken.
+    assert_eq!(signalbox(&["lab", "run", network.path()]).status.code(), Some(3));
+    assert_eq!(namespaces("t-again").len(), 3);
+    killed.kill().expect("ours");
+    killed.wait().expect("ours");
+    assert_eq!(namespaces("t-again").len(), 3);
+    let other = Network::new("t-again", "steps = [{ wait = \"10ms\" }]\n");
+    let run = signalbox(&["lab", "run", other.path()]);
+    assert!(run.status.success(), "{}{}", stdout(&run), stderr(&run));
+    assert!(stderr(&run).contains("a run that was killed"), "{}", stderr(&run));
+    assert_gone("t-again");
+}
+
 /// After a restart of the machine, or of its container, `/run` can still have the files of a lab. Its namespaces and processes are gone.
 #[test]
 fn the_files_of_a_run_that_ended_with_its_machine_are_no_lab() {
@@ -191,7 +214,7 @@ fn the_files_of_a_run_that_ended_with_its_machine_are_no_lab() {
     }
     let run = signalbox(&["lab", "run", network.path()]);
     assert!(run.status.success(), "{}{}", stdout(&run), stderr(&run));
-    assert!(stderr(&run).contains("ended with its machine"), "{}", stderr(&run));
+    assert!(stderr(&run).contains("a run that was killed"), "{}", stderr(&run));
     assert_gone("t-anew");
 }
 
