@@ -10,6 +10,10 @@ use super::Termination;
 use crate::arguments::microseconds;
 use crate::exit::{Exit, NoDaemon, Refusal};
 
+/// Attempts after a loss that a rule may refuse before that counts: some 12 s. While routes change, a node can take the packets of a
+/// flow for those of another side, and judge by the rule for that side.
+const UNSETTLED: u32 = 6;
+
 /// How an attempt ended.
 #[derive(Debug)]
 pub(crate) enum End {
@@ -93,9 +97,17 @@ impl Retry {
         !std::mem::replace(&mut self.stood, true)
     }
 
+    /// How soon to ask again after a loss with this pace.
+    const fn pace(&self, pace: Pace) -> Pace {
+        match pace {
+            Pace::Never if 0 < self.waits.attempts() && self.waits.attempts() <= UNSETTLED => Pace::Later,
+            pace => pace,
+        }
+    }
+
     /// The wait before the next attempt, as an event.
     fn next(&mut self, loss: Loss) -> v1::Retrying {
-        let wait = self.waits.next(loss.pace);
+        let wait = self.waits.next(self.pace(loss.pace));
         v1::Retrying { after_us: microseconds(wait), attempt: self.waits.attempts(), reason: loss.reason }
     }
 
@@ -107,7 +119,7 @@ impl Retry {
         let goes_on = self.enabled && self.stood;
         let loss = match end {
             Ok(End::Over(exit)) => return Ok(AfterAttempt::Over(exit)),
-            Ok(End::Lost(loss)) if goes_on && loss.pace != Pace::Never => loss,
+            Ok(End::Lost(loss)) if goes_on && self.pace(loss.pace) != Pace::Never => loss,
             Ok(End::Lost(_)) => return Ok(AfterAttempt::Over(Exit::No)),
             Err(error) => match Loss::by(&error).filter(|_| goes_on) {
                 Some(loss) => loss,
@@ -195,6 +207,23 @@ mod tests {
         let exit = retry.after(lost(), &mut termination, say).await.unwrap();
         let reported = reported.unwrap();
         assert_eq!((exit, reported.attempt, reported.reason.as_str()), (None, 1, "gone"));
+    }
+
+    /// A firewall whose route is away for a moment refuses by another rule than the one by which it granted.
+    #[test]
+    fn what_a_rule_refuses_soon_after_a_loss_is_asked_for_again() {
+        let denied = || Ok(End::Lost(Loss::of(&refused(v1::Cause::Policy, "10.0.0.9"), None)));
+        let mut retry = Retry::new(true);
+        retry.granted();
+        assert!(matches!(retry.follow(denied()).unwrap(), AfterAttempt::Over(Exit::No)), "it ends what stood");
+        assert!(matches!(
+            retry.follow(Ok(End::Lost(Loss::because("gone")))).unwrap(),
+            AfterAttempt::Retry(_, _)
+        ));
+        let more = (0..100)
+            .take_while(|_| matches!(retry.follow(denied()).unwrap(), AfterAttempt::Retry(_, _)))
+            .count();
+        assert_eq!(more, 6);
     }
 
     /// A wrong request, or a call that another one took over, is not repeated; a daemon that is away is waited for.
