@@ -19,7 +19,7 @@ mod ruleset;
 mod table;
 mod walks;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ use table::Table;
 use walks::Walks;
 
 use crate::error::OpenError;
-use crate::netlink::nftables::set::Change;
+use crate::netlink::nftables::set::{Change, State};
 
 /// Most requests in one transaction.
 const MOST_AT_ONCE: usize = 256;
@@ -105,10 +105,19 @@ struct Step {
     gone: Vec<Flow>,
     /// The flows that are translated from now on.
     translated: Vec<Flow>,
+    /// What elements had counted that others replace.
+    counted: Vec<(Flow, Counted)>,
     /// The former pinhole of that id.
     former: Option<Held>,
     /// Whether a former process left something for these packets.
     inherits: bool,
+}
+
+/// Packets of a flow, and their octets.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counted {
+    packets: u64,
+    octets: u64,
 }
 
 /// The pinholes of this node. [`Pinholes::request`] and [`Pinholes::release`] only queue; [`Pinholes::flush`] carries out,
@@ -119,6 +128,8 @@ pub struct Pinholes {
     flows: Flows,
     wanted: Vec<Operation>,
     index: Index,
+    /// What was counted by elements that others have replaced: a kernel that prolongs no element in place begins to count anew.
+    counted: HashMap<Flow, Counted>,
     walks: Walks,
     next_check: Instant,
     /// When this process removes what a former process left, and no pinhole has replaced.
@@ -151,6 +162,7 @@ impl Pinholes {
             flows,
             wanted: Vec::new(),
             index,
+            counted: HashMap::new(),
             walks: Walks::default(),
             next_check: Instant::now(),
             adopted: None,
@@ -271,13 +283,16 @@ impl Pinholes {
         };
         let parts = new.as_ref().map(|held| held.parts.clone()).unwrap_or_default();
         let former = self.index.put(id, new);
-        let (mut changes, mut gone) = (Vec::new(), Vec::new());
+        let (mut changes, mut gone, mut counted) = (Vec::new(), Vec::new(), Vec::new());
         let old = former.as_ref().map_or(&[][..], |held| &held.parts);
         for part in old.iter().filter(|part| !parts.contains(part)) {
             let (flow, action) = part;
             match self.index.until(flow).filter(|_| self.index.action(flow) == Some(*action)) {
                 // Another pinhole is for the same packets.
-                Some(until) => self.add(part, until - now, true, &mut changes),
+                Some(until) => {
+                    counted.extend(self.counted_before(part));
+                    self.add(part, until - now, true, &mut changes);
+                }
                 None => {
                     let removal = self.table.removal();
                     let entries = ruleset::entries(flow, action).into_iter();
@@ -290,12 +305,24 @@ impl Pinholes {
             let until = self.index.until(&part.0).unwrap_or(now);
             let stands =
                 old.contains(part) || self.index.is_shared(&part.0) || self.index.is_inherited(&part.0);
+            if stands {
+                counted.extend(self.counted_before(part));
+            }
             self.add(part, until - now, stands, &mut changes);
         }
         let inherits = parts.iter().any(|(flow, _)| self.index.is_inherited(flow));
         let new = parts.iter().filter(|part| !old.contains(part) && part.1.translates());
         let translated = new.map(|(flow, _)| *flow).collect();
-        Ok(Step { operation: operation.clone(), changes, gone, translated, former, inherits })
+        Ok(Step { operation: operation.clone(), changes, gone, translated, counted, former, inherits })
+    }
+
+    /// What the element of a part has counted that another one replaces.
+    fn counted_before(&mut self, (flow, action): &(Flow, Action)) -> Option<(Flow, Counted)> {
+        if self.table.prolongs() {
+            return None;
+        }
+        let State { packets, octets, .. } = self.table.state(&ruleset::verdict_of(flow, action)).ok()??;
+        Some((*flow, Counted { packets, octets }))
     }
 
     /// Notes the elements of a part of a pinhole, which may stand already.
@@ -385,7 +412,13 @@ impl Pinholes {
 
     /// The kernel has what a step asked for.
     fn settle(&mut self, step: Step, results: &mut Vec<(PinholeId, Result<(), PinholeError>)>) {
+        for (flow, Counted { packets, octets }) in &step.counted {
+            let counted = self.counted.entry(*flow).or_default();
+            counted.packets += packets;
+            counted.octets += octets;
+        }
         for flow in &step.gone {
+            self.counted.remove(flow);
             match flow.tuple() {
                 Some(tuple) => {
                     if let Err(error) = self.flows.end(&tuple) {
@@ -492,12 +525,13 @@ impl Pinholes {
     fn view(&mut self, id: PinholeId) -> Option<PinholeView> {
         let mut view: Option<PinholeView> = None;
         for (flow, action) in &self.index.get(id)?.parts {
+            let before = self.counted.get(flow).copied().unwrap_or_default();
             let entry = ruleset::verdict_of(flow, action);
             let state = self.table.state(&entry).inspect_err(|error| tracing::debug!(%error, "no counters"));
             let Ok(Some(state)) = state else { continue };
             let view = view.get_or_insert(PinholeView { packets: 0, octets: 0, time_left: state.left });
-            view.packets += state.packets;
-            view.octets += state.octets;
+            view.packets += before.packets + state.packets;
+            view.octets += before.octets + state.octets;
         }
         view
     }

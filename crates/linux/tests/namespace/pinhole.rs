@@ -393,6 +393,33 @@ fn pinholes_for_the_same_packets() {
     attempt.is_blocked();
 }
 
+/// A refresh does not end the count of packets. Linux before 6.12 replaces the element.
+#[test]
+fn a_pinhole_that_is_prolonged_goes_on_counting() {
+    let Some((net, mut pinholes)) = firewall("counts") else { return };
+    let Addresses { a, b } = families()[0];
+    let [first, other] = [1, 2].map(|id| OpenerId::NATFW.pinhole(id));
+    let wanted = Pinhole::allow(flow(UDP, at(a, 4000), at(b, 5000)));
+    for count in 1..=3 {
+        open(&mut pinholes, 1, wanted.clone(), LONG);
+        Attempt { from: &net.a, to: &net.b, src: at(a, 4000), dst: at(b, 5000) }.passes();
+        let view = pinholes.read(&[first])[0].expect("it is open");
+        assert_eq!((view.packets, view.octets), (count, count * 33));
+    }
+    // One more pinhole for the same packets, and its end.
+    open(&mut pinholes, 2, wanted.clone(), LONG);
+    assert_eq!(pinholes.read(&[other])[0].map(|view| view.packets), Some(3));
+    close(&mut pinholes, 2);
+    assert_eq!(pinholes.read(&[first])[0].map(|view| view.packets), Some(3));
+    close(&mut pinholes, 1);
+    open(&mut pinholes, 1, wanted, LONG);
+    assert_eq!(
+        pinholes.read(&[first])[0].map(|view| view.packets),
+        Some(0),
+        "what is opened anew counts from 0"
+    );
+}
+
 /// NATFW-3.7.4-02: the end of a pinhole whose time has passed in the kernel does not end another one for some of the same
 /// packets.
 #[test]

@@ -215,7 +215,10 @@ mod tests {
         let denied = || Ok(End::Lost(Loss::of(&refused(v1::Cause::Policy, "10.0.0.9"), None)));
         let mut retry = Retry::new(true);
         retry.granted();
-        assert!(matches!(retry.follow(denied()).unwrap(), AfterAttempt::Over(Exit::No)), "it ends what stood");
+        assert!(
+            matches!(retry.follow(denied()).unwrap(), AfterAttempt::Over(Exit::No)),
+            "it ends what stood"
+        );
         assert!(matches!(
             retry.follow(Ok(End::Lost(Loss::because("gone")))).unwrap(),
             AfterAttempt::Retry(_, _)
