@@ -117,6 +117,43 @@ impl Usage {
     }
 }
 
+/// How the threads of a process got a processor.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Scheduling {
+    /// The time in which threads could run, and waited for a processor.
+    pub waiting: Duration,
+    /// How often a thread gave up its processor, because it had to wait for something.
+    pub voluntary: u64,
+    /// How often a thread had to leave its processor to another one.
+    pub involuntary: u64,
+}
+
+impl Scheduling {
+    /// What all threads that a process has now have seen since they were started. The time of waiting is zero where the kernel counts
+    /// none (`CONFIG_SCHED_INFO`).
+    ///
+    /// # Errors
+    /// The process has ended.
+    pub fn of(process: &Identity) -> io::Result<Self> {
+        let mut all = Self::default();
+        for thread in fs::read_dir(format!("/proc/{}/task", process.pid))? {
+            let place = thread?.path();
+            // A thread may end meanwhile.
+            let Ok(status) = fs::read_to_string(place.join("status")) else { continue };
+            let switches = |name: &str| {
+                let value = status.lines().find_map(|line| line.strip_prefix(name));
+                value.and_then(|value| value.trim().parse::<u64>().ok()).unwrap_or(0)
+            };
+            all.voluntary += switches("voluntary_ctxt_switches:");
+            all.involuntary += switches("nonvoluntary_ctxt_switches:");
+            let counted = fs::read_to_string(place.join("schedstat")).unwrap_or_default();
+            let waiting = counted.split_whitespace().nth(1).and_then(|text| text.parse().ok()).unwrap_or(0);
+            all.waiting += Duration::from_nanos(waiting);
+        }
+        if process.is_alive() { Ok(all) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+}
+
 /// Raises the limit of open files of this process to what the system allows it. Returns the limit that is in force.
 ///
 /// # Errors

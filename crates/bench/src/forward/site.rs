@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -152,8 +153,19 @@ fn counter(namespace: &Namespace, group: &str, name: &str) -> Result<u64> {
     value.parse().with_context(|| format!("{name} in /proc/net/snmp is {value}"))
 }
 
+/// Whether nothing is bound to a processor in this process.
+static UNPINNED: AtomicBool = AtomicBool::new(false);
+
+/// Lets the kernel choose the processors of all that is measured from now on.
+pub(super) fn leave_unpinned() {
+    UNPINNED.store(true, Ordering::Relaxed);
+}
+
 /// Binds the calling thread, and what it starts, to one processor; on a machine with one there is nothing to do.
 pub(super) fn pin(processor: usize) -> Result<()> {
+    if UNPINNED.load(Ordering::Relaxed) {
+        return Ok(());
+    }
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return Ok(());
     }

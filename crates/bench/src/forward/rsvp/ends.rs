@@ -147,6 +147,42 @@ impl Ends {
         path.zip(resv).context("a message was lost")
     }
 
+    /// Sets the sessions `first..end` up, one each `gap`, whether or not the former one stands. Returns how long each Path took to the
+    /// sink, from the moment at which it was to be sent, and each Resv to the source.
+    pub(super) fn time_at_gaps(&mut self, first: u32, end: u32, gap: Duration) -> Result<[Vec<Duration>; 2]> {
+        let count = usize::try_from(end - first)?;
+        let (mut paths, mut resvs) = (vec![None; count], vec![None; count]);
+        let mut answered = vec![None; count];
+        let start = Instant::now();
+        let at = |number: u32| number.checked_sub(first).map(|at| at as usize).filter(|at| *at < count);
+        let (mut next, mut missing) = (first, count);
+        while missing > 0 {
+            if next < end && start.elapsed() >= gap * (next - first) {
+                self.path(next)?;
+                self.source.flush()?;
+                next += 1;
+            }
+            self.answer(|number| {
+                let new = at(number).filter(|at| paths[*at].is_none());
+                if let Some(at) = new {
+                    let due = gap * (number - first);
+                    paths[at] = Some(start.elapsed().saturating_sub(due));
+                    answered[at] = Some(Instant::now());
+                }
+                new.is_some()
+            })?;
+            self.arrivals(|number| {
+                if let Some(at) = at(number).filter(|at| resvs[*at].is_none()) {
+                    resvs[at] = answered[at].map(|begin: Instant| begin.elapsed());
+                    missing -= usize::from(resvs[at].is_some());
+                }
+            })?;
+            let late = gap * (end - first) + STALL * STALLS;
+            ensure!(start.elapsed() < late, "{missing} of {count} sessions were not set up");
+        }
+        Ok([paths, resvs].map(|times| times.into_iter().flatten().collect()))
+    }
+
     /// Refreshes the Paths of the group that is due, if one is; with refresh reduction the Resvs too, because the router then
     /// sends no Paths again that the sink could answer.
     fn refresh_due(&mut self) -> Result<()> {

@@ -2,7 +2,9 @@
 //! its place.
 
 mod ends;
+mod latency;
 pub(in super::super) mod neighbor;
+mod steps;
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +15,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::{Value, json};
 use signalbox_lab::machine::Watch;
-use signalbox_linux::process::Usage;
+use signalbox_linux::process::{Scheduling, Usage};
 use signalbox_linux::{Batch, Io};
 
 use super::super::judged::{Judged, faster, nothing, sooner};
@@ -22,33 +24,39 @@ use super::set_ups::MEASURABLE;
 use super::site::{self, Daemon, MIDDLE_LINKS, SOURCE, Site};
 use super::{MIDDLE_PROCESSOR, arrivals, on_source};
 use ends::{Ends, MAX_DESTINATIONS, REFRESH};
+use latency::{PACES, PERCENTILES, Times};
+use steps::{Step, Used};
 
+const NODE: &str = "node";
 const PATIENCE: Duration = Duration::from_millis(20);
 const RATIO_GOAL: f64 = 0.7;
 const LATENCY_GOAL: f64 = 1.3;
 const OCTETS_GOAL: f64 = 350.0;
 /// Sessions that are set up before the clock starts, so that what is made once does not count.
 const WARM_UP: u32 = 64;
-/// The pauses between two set-ups whose latency is measured.
-const GAPS: [Duration; 2] = [Duration::ZERO, Duration::from_millis(1)];
 
 /// Options of `bench forward rsvp`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 EXAMPLES:
   signalbox bench forward rsvp
-  signalbox bench forward rsvp --sessions 100000 --refresh-reduction --runs 1 --json")]
+  signalbox bench forward rsvp --sessions 100000 --refresh-reduction --runs 1 --json
+  signalbox bench forward rsvp --fill 10000,60000,1000000 --runs 1     a table that fills, with the cost of each step
+  signalbox bench forward rsvp --unpinned     the kernel chooses the processors, as on a router")]
 pub struct RsvpForwardArgs {
     /// Sessions to set up
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=2_000_000))]
     pub sessions: u32,
+    /// Numbers of sessions up to which the table fills, with the figures of each step; instead of --sessions
+    #[arg(long, value_name = "N", value_delimiter = ',', conflicts_with = "sessions", value_parser = clap::value_parser!(u32).range(1..=2_000_000))]
+    pub fill: Vec<u32>,
     /// Addresses that the flows go to; flows to one address have different ports
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(32..=i64::from(MAX_DESTINATIONS)))]
     pub destinations: u32,
     /// Set-ups that may be under way at a time
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub window: u32,
-    /// Set-ups whose latency is measured, one at a time, for each gap
+    /// Set-ups whose latency is measured: so many one after the other, and so many one each millisecond
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub timed: u32,
     /// How often to repeat, the daemon and the forwarder in turn; the median counts
@@ -63,28 +71,73 @@ pub struct RsvpForwardArgs {
     /// Use refresh reduction (RFC 2961) between the daemon and its neighbors; the forwarder's have none
     #[arg(long)]
     pub refresh_reduction: bool,
+    /// Bind nothing to a processor; without it what is measured has one, and its neighbors another
+    #[arg(long)]
+    pub unpinned: bool,
     /// Print one JSON object instead of a table
     #[arg(long)]
     pub json: bool,
 }
 
+impl RsvpForwardArgs {
+    /// The numbers of sessions up to which the table fills.
+    fn steps(&self) -> Result<Vec<u32>> {
+        let steps = if self.fill.is_empty() { vec![self.sessions] } else { self.fill.clone() };
+        ensure!(
+            steps.is_sorted_by(|one, next| one < next),
+            "--fill: each number has to be larger than the one before"
+        );
+        Ok(steps)
+    }
+
+    /// All sessions of the table.
+    fn sessions(&self) -> u32 {
+        self.fill.last().copied().unwrap_or(self.sessions)
+    }
+}
+
 /// The figures of one run through the daemon or the forwarder.
 #[derive(Default)]
 struct Run {
-    /// Set-ups per second.
+    steps: Vec<Step>,
+    /// Microseconds, for each pace.
+    latencies: Vec<Times>,
+    /// Set-ups per second, microseconds of processor time for each, and resident octets for each session, all steps together.
     rate: f64,
-    /// Microseconds of processor time for each set-up.
     processor: f64,
-    /// For each gap: the microseconds of Paths and of Resvs, sorted.
-    latencies: Vec<[Vec<f64>; 2]>,
-    /// Resident octets for each session, and the share of a processor that refreshes take; of the daemon only.
     octets: f64,
+    /// The share of a processor that refreshes take; of the daemon only, as what follows.
     refresh: f64,
     /// Seconds that a list of all sessions and the end of the daemon take, and octets of memory for each session that the
     /// list takes at most.
     show: f64,
     show_octets: f64,
     end: f64,
+}
+
+impl Run {
+    /// A run with these steps.
+    fn of(steps: Vec<Step>, latencies: Vec<Times>) -> Self {
+        let sessions = steps.last().map_or(0, |step| step.sessions);
+        let mut from = 0;
+        let (mut time, mut processor, mut octets) = (0.0, 0.0, 0.0);
+        for step in &steps {
+            let count = f64::from(step.sessions - from);
+            time += count / step.rate;
+            processor += count * step.processor;
+            octets += count * step.octets;
+            from = step.sessions;
+        }
+        let count = f64::from(sessions);
+        Self {
+            rate: count / time,
+            processor: processor / count,
+            octets: octets / count,
+            steps,
+            latencies,
+            ..Self::default()
+        }
+    }
 }
 
 /// All runs through one of both.
@@ -94,39 +147,48 @@ struct Lane {
 }
 
 pub(in super::super) fn run(args: &RsvpForwardArgs) -> Result<()> {
-    let total = args.sessions + WARM_UP + 2 * args.timed;
+    let (steps, sessions) = (args.steps()?, args.sessions());
+    let total = sessions + WARM_UP + 2 * args.timed;
     let ports = total.div_ceil(args.destinations);
     ensure!(ports <= 60_000, "too many sessions for one port each: use more --destinations");
+    if args.unpinned {
+        site::leave_unpinned();
+    }
     let watch = Watch::start();
     let site = Site::build()?;
-    let mut lanes = [Lane { name: "node", runs: Vec::new() }, Lane { name: "bare", runs: Vec::new() }];
+    let mut lanes = [Lane { name: NODE, runs: Vec::new() }, Lane { name: "bare", runs: Vec::new() }];
     for _ in 0..args.runs {
         let [node, bare] = &mut lanes;
-        node.runs.push(through_node(&site, args, total)?);
-        bare.runs.push(through_bare(&site, args)?);
+        node.runs.push(through_node(&site, args, &steps, total)?);
+        bare.runs.push(through_bare(&site, args, &steps)?);
     }
     let [node, bare] = &lanes;
+    let rates = |lane: &Lane| -> Vec<f64> {
+        (0..steps.len()).map(|at| steps::figure(&lane.runs, at, |step| step.rate)).collect()
+    };
+    let compared: Vec<(f64, f64)> = rates(node).into_iter().zip(rates(bare)).collect();
+    let ratio = compared.iter().map(|(node, bare)| node / bare.max(1.0)).fold(f64::INFINITY, f64::min);
     let mut goals = vec![Goal::at_least(
-        "set-ups against bare forwarder",
+        "set-ups against bare forwarder, at each step",
         "at least 0.7",
         RATIO_GOAL,
-        node.rate() / bare.rate().max(1.0),
+        ratio,
     )];
-    let mut faults: Vec<String> = faster("node", node.rate(), bare.rate()).into_iter().collect();
-    for (at, name) in
-        ["latency of Path, back to back", "latency of Path, gaps of 1 ms"].into_iter().enumerate()
-    {
-        let [time, bare] = [node, bare].map(|lane| lane.latency(at, 0, 50));
-        faults.extend(sooner(name, time, bare));
+    let mut faults: Vec<String> =
+        compared.iter().filter_map(|(node, bare)| faster("node", *node, *bare)).collect();
+    for (at, pace) in PACES.iter().enumerate() {
+        let [time, bare] = [node, bare].map(|lane| latency::percentile(&lane.runs, at, 0, 50));
+        faults.extend(sooner(pace.name, time, bare));
         let ratio = time / bare.max(0.001);
-        goals.push(Goal::at_most(name, "at most 1.3 times the bare forwarder's", LATENCY_GOAL, ratio));
+        goals.push(Goal::at_most(pace.name, "at most 1.3 times the bare forwarder's", LATENCY_GOAL, ratio));
     }
     let octets = median(node.runs.iter().map(|run| run.octets));
     goals.push(Goal::at_most("resident octets per session", "at most 350", OCTETS_GOAL, octets));
     goals.extend(refresh_goal(args, node));
-    faults.extend(nothing("node", octets).filter(|_| args.sessions >= MEASURABLE));
+    faults.extend(nothing("node", octets).filter(|_| sessions >= MEASURABLE));
     let figures = json!({
-        "sessions": args.sessions,
+        "sessions": sessions,
+        "pinned": !args.unpinned,
         "destinations": args.destinations,
         "enforced": args.enforce,
         "refresh_reduction": args.refresh_reduction,
@@ -141,7 +203,7 @@ pub(in super::super) fn run(args: &RsvpForwardArgs) -> Result<()> {
 fn refresh_goal(args: &RsvpForwardArgs, node: &Lane) -> Option<Goal> {
     let percent = median(node.runs.iter().map(|run| run.refresh)) * 100.0;
     let name = "refreshes, percent of a processor";
-    match (args.refresh, args.sessions, args.refresh_reduction) {
+    match (args.refresh, args.sessions(), args.refresh_reduction) {
         (0, ..) => None,
         (_, 1_000_000.., true) => {
             Some(Goal::at_most(name, "at most 10 for 1,000,000 sessions", 10.0, percent))
@@ -166,41 +228,31 @@ fn settings(args: &RsvpForwardArgs, total: u32) -> String {
     )
 }
 
-fn through_node(site: &Site, args: &RsvpForwardArgs, total: u32) -> Result<Run> {
+fn through_node(site: &Site, args: &RsvpForwardArgs, steps: &[u32], total: u32) -> Result<Run> {
     let daemon = Daemon::start(site, &settings(args, total))?;
     let process = daemon.process()?;
     let usage = || Usage::of(&process).context("the daemon has ended");
+    let used = || Ok(Used::from((usage()?, Scheduling::of(&process)?)));
+    let sessions = args.sessions();
     let mut run = on_source(|| {
         let mut ends = Ends::open(site, args.destinations, args.refresh_reduction)?;
-        ends.set_up(args.sessions, args.sessions + WARM_UP, args.window)?;
-        let (before, start) = (usage()?, Instant::now());
-        ends.set_up(0, args.sessions, args.window)?;
-        let (time, after) = (start.elapsed(), usage()?);
-        let latencies = latencies(&mut ends, args)?;
-        let refresh = if args.refresh > 0 {
+        ends.set_up(sessions, sessions + WARM_UP, args.window)?;
+        let steps = steps::fill(&mut ends, steps, args.window, used)?;
+        let mut run = Run::of(steps, latency::measure(&mut ends, sessions + WARM_UP, args.timed)?);
+        if args.refresh > 0 {
             // The daemon's own refreshes begin half a period after the set-up.
-            ends.refresh(args.sessions, REFRESH)?;
+            ends.refresh(sessions, REFRESH)?;
             let (before, span) = (usage()?, Duration::from_secs(args.refresh));
-            ends.refresh(args.sessions, span)?;
-            (usage()?.cpu - before.cpu).as_secs_f64() / span.as_secs_f64()
-        } else {
-            0.0
-        };
-        let sessions = f64::from(args.sessions);
-        Ok(Run {
-            rate: sessions / time.as_secs_f64(),
-            processor: micros(after.cpu - before.cpu) / sessions,
-            latencies,
-            octets: after.memory.saturating_sub(before.memory) as f64 / sessions,
-            refresh,
-            ..Run::default()
-        })
+            ends.refresh(sessions, span)?;
+            run.refresh = (usage()?.cpu - before.cpu).as_secs_f64() / span.as_secs_f64();
+        }
+        Ok(run)
     })?;
     let (before, start) = (usage()?.memory, Instant::now());
     let shown = daemon.rsvp_sessions()?;
-    ensure!(shown >= usize::try_from(args.sessions)?, "{shown} of {} sessions were shown", args.sessions);
+    ensure!(shown >= usize::try_from(sessions)?, "{shown} of {sessions} sessions were shown");
     run.show = start.elapsed().as_secs_f64();
-    run.show_octets = daemon.peak()?.saturating_sub(before) as f64 / f64::from(args.sessions);
+    run.show_octets = daemon.peak()?.saturating_sub(before) as f64 / f64::from(sessions);
     let start = Instant::now();
     daemon.end()?;
     run.end = start.elapsed().as_secs_f64();
@@ -208,7 +260,7 @@ fn through_node(site: &Site, args: &RsvpForwardArgs, total: u32) -> Result<Run> 
 }
 
 /// The same messages through the daemon's own sockets, without any protocol: each is sent on as it came.
-fn through_bare(site: &Site, args: &RsvpForwardArgs) -> Result<Run> {
+fn through_bare(site: &Site, args: &RsvpForwardArgs, steps: &[u32]) -> Result<Run> {
     let io = ends::open(&site.middle)?;
     let stop = AtomicBool::new(false);
     // Nanoseconds of processor time, which another thread can ask for at any moment.
@@ -220,15 +272,14 @@ fn through_bare(site: &Site, args: &RsvpForwardArgs) -> Result<Run> {
         });
         let run = on_source(|| {
             let mut ends = Ends::open(site, args.destinations, false)?;
-            ends.set_up(args.sessions, args.sessions + WARM_UP, args.window)?;
-            let (before, start) = (used.load(Ordering::Relaxed), Instant::now());
-            ends.set_up(0, args.sessions, args.window)?;
-            let time = start.elapsed();
-            let processor = Duration::from_nanos(used.load(Ordering::Relaxed) - before);
-            let latencies = latencies(&mut ends, args)?;
-            let sessions = f64::from(args.sessions);
-            let rate = sessions / time.as_secs_f64();
-            Ok(Run { rate, processor: micros(processor) / sessions, latencies, ..Run::default() })
+            let sessions = args.sessions();
+            ends.set_up(sessions, sessions + WARM_UP, args.window)?;
+            let used = || {
+                let cpu = Duration::from_nanos(used.load(Ordering::Relaxed));
+                Ok(Used { cpu, ..Used::default() })
+            };
+            let steps = steps::fill(&mut ends, steps, args.window, used)?;
+            Ok(Run::of(steps, latency::measure(&mut ends, sessions + WARM_UP, args.timed)?))
         });
         stop.store(true, Ordering::Relaxed);
         forwarder.join().map_err(|_| anyhow::anyhow!("the bare forwarder panicked"))??;
@@ -256,38 +307,9 @@ fn forward(mut io: Io, stop: &AtomicBool, used: &std::sync::atomic::AtomicU64) -
     Ok(())
 }
 
-/// Times new sessions, one at a time, with each gap.
-fn latencies(ends: &mut Ends, args: &RsvpForwardArgs) -> Result<Vec<[Vec<f64>; 2]>> {
-    let mut next = args.sessions + WARM_UP;
-    let mut all = Vec::new();
-    for gap in GAPS {
-        let (mut paths, mut resvs) = (Vec::new(), Vec::new());
-        for _ in 0..args.timed {
-            let (path, resv) = ends.time(next)?;
-            next += 1;
-            paths.push(micros(path));
-            resvs.push(micros(resv));
-            if !gap.is_zero() {
-                thread::sleep(gap);
-            }
-        }
-        for times in [&mut paths, &mut resvs] {
-            times.sort_by(f64::total_cmp);
-        }
-        all.push([paths, resvs]);
-    }
-    Ok(all)
-}
-
 impl Lane {
     fn rate(&self) -> f64 {
         median(self.runs.iter().map(|run| run.rate))
-    }
-
-    /// The median of the runs of a percentile of Paths (0) or Resvs (1).
-    fn latency(&self, gap: usize, of: usize, percent: usize) -> f64 {
-        let times = self.runs.iter().filter_map(|run| run.latencies.get(gap)?.get(of));
-        median(times.filter_map(|times| times.get(times.len().saturating_sub(1) * percent / 100).copied()))
     }
 
     fn json(&self) -> Value {
@@ -304,9 +326,9 @@ impl Lane {
             "show_octets_per_session": of(|run| run.show_octets),
             "end_seconds": of(|run| run.end),
         });
-        for (gap, name) in ["back_to_back", "gaps_of_1_ms"].into_iter().enumerate() {
-            let quantiles = |of| json!({"p50": rounded(self.latency(gap, of, 50)), "p99": rounded(self.latency(gap, of, 99))});
-            report[name] = json!({"path_us": quantiles(0), "resv_us": quantiles(1)});
+        report["steps"] = steps::json(&self.runs, self.name == NODE);
+        for (key, percentiles) in latency::json(&self.runs) {
+            report[key] = percentiles;
         }
         report
     }
@@ -317,23 +339,53 @@ fn micros(time: Duration) -> f64 {
 }
 
 fn table(args: &RsvpForwardArgs, lanes: &[Lane]) -> Result<String> {
+    let bound =
+        if args.unpinned { "nothing bound to a processor" } else { "one processor for what is measured" };
     let mut text = format!(
-        "{} sessions to {} addresses, one processor for what is measured; medians of {} runs; latencies in µs: p50/p99\n\n",
-        args.sessions, args.destinations, args.runs
+        "{} sessions to {} addresses, {bound}; medians of {} runs; latencies in µs: p50/p90/p99\n\n",
+        args.sessions(),
+        args.destinations,
+        args.runs
     );
-    writeln!(
-        text,
-        "{:<6} {:>10} {:>10} {:>13} {:>13} {:>13} {:>13}",
-        "", "set-ups/s", "µs each", "Path", "Resv", "Path, 1 ms", "Resv, 1 ms"
-    )?;
+    write!(text, "{:<6} {:>10} {:>10}", "", "set-ups/s", "µs each")?;
+    for pace in PACES {
+        for of in ["Path", "Resv"] {
+            write!(text, " {:>16}", format!("{of}{}", pace.head))?;
+        }
+    }
+    text.push('\n');
     for lane in lanes {
         let processor = median(lane.runs.iter().map(|run| run.processor));
         write!(text, "{:<6} {:>10.0} {:>10.1}", lane.name, lane.rate(), processor)?;
-        for (gap, of) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
-            let quantiles = format!("{:.0}/{:.0}", lane.latency(gap, of, 50), lane.latency(gap, of, 99));
-            write!(text, " {quantiles:>13}")?;
+        for (pace, of) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            let [p50, p90, p99] =
+                PERCENTILES.map(|percent| latency::percentile(&lane.runs, pace, of, percent));
+            write!(text, " {:>16}", format!("{p50:.0}/{p90:.0}/{p99:.0}"))?;
         }
         text.push('\n');
+    }
+    write!(
+        text,
+        "\n{:<6} {:>10} {:>10} {:>10} {:>12} {:>14} {:>16}\n",
+        "", "up to", "set-ups/s", "µs each", "octets each", "µs of waiting", "switches each"
+    )?;
+    for lane in lanes {
+        for (at, sessions) in args.steps()?.into_iter().enumerate() {
+            let of = |figure: fn(&Step) -> f64| steps::figure(&lane.runs, at, figure);
+            write!(
+                text,
+                "{:<6} {sessions:>10} {:>10.0} {:>10.1}",
+                lane.name,
+                of(|step| step.rate),
+                of(|step| step.processor)
+            )?;
+            // They are those of a process, and the forwarder is a thread of this program.
+            if lane.name == NODE {
+                let (octets, waiting) = (of(|step| step.octets), of(|step| step.waiting));
+                write!(text, " {octets:>12.0} {waiting:>14.2} {:>16.3}", of(|step| step.switches))?;
+            }
+            text.push('\n');
+        }
     }
     if let Some(node) = lanes.first() {
         if args.refresh > 0 {
