@@ -1,5 +1,5 @@
 # What people type. The work is in scripts/, the same at the desk and in continuous integration.
-.PHONY: help demo test lint fuzz deny msrv install uninstall package bench kernels kernels-short units rounds bpf bpf-check buf generated hooks release-check crates semver
+.PHONY: help demo test lint fuzz deny msrv install uninstall package bench kernels kernels-short units rounds dashboards bpf bpf-check buf generated hooks release-check crates semver
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -48,6 +48,9 @@ units:  ## the systemd units under the systemd of Debian 12 and 13, in virtual m
 
 rounds:  ## the tests of the kernel and all scenarios COUNT times from one build, beside BUSY busy processors; log: target/rounds.log
 	@scripts/rounds.sh $(or $(COUNT),3) $(or $(BUSY),0)
+
+dashboards:  ## the dashboard for Grafana and the alert rules, tried with Prometheus on the metrics of a network of the lab; some two minutes
+	@scripts/dashboards.sh
 
 generated:  ## make the Rust code of the gRPC API after a change of a proto file, and docs/config.md
 	@scripts/generated.sh

@@ -50,6 +50,10 @@ if [ "${1:-}" = package ]; then
     need lintian lintian
     need mmdebstrap mmdebstrap
 fi
+# Builds the dashboard; Prometheus itself is fetched and not installed.
+if [ "${1:-}" = dashboards ]; then
+    if ! /usr/bin/python3 -c 'import ensurepip' 2>/dev/null; then packages+=(python3 python3-venv); fi
+fi
 # libFuzzer is C++.
 if [ "${1:-}" = fuzz ]; then need c++ g++; fi
 # The example of a signaling application in Python, and the generator of its code.
