@@ -50,6 +50,7 @@ if [ "${1:-}" = package ]; then
     need lintian lintian
     need mmdebstrap mmdebstrap
 fi
+if [ "${1:-}" = site ]; then need python3 python3; fi
 # Builds the dashboard; Prometheus itself is fetched and not installed.
 if [ "${1:-}" = dashboards ]; then
     if ! /usr/bin/python3 -c 'import ensurepip' 2>/dev/null; then packages+=(python3 python3-venv); fi
