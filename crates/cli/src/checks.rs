@@ -56,11 +56,11 @@ impl Line {
         });
     }
 
-    /// Fails if a command has no option `--json`, except for those `without` it. What `show` shows has the option above.
+    /// Fails if a command has no option `--json`, except for those `without` it. What `show` and `net` show has the option above.
     pub fn prints_json(&self, without: &[&str]) {
         self.for_each_leaf(&mut |command, words, _| {
             let json = command.get_arguments().any(|argument| argument.get_id() == "json");
-            let shown = words[1] == "show";
+            let shown = ["show", "net"].contains(&words[1].as_str());
             assert!(json || shown || without.contains(&&*words[1..].join(" ")), "{words:?}");
         });
     }

@@ -94,5 +94,6 @@ pub fn interface(link: &LinkView<'_>) -> v1::Interface {
         reservations: link.reservations,
         services: services.collect(),
         enforcement: None,
+        addresses: Vec::new(),
     }
 }

@@ -3179,6 +3179,9 @@ pub struct GetNodeResponse {
     /// The VRF that the daemon works in; absent: all of the network.
     #[prost(string, optional, tag = "24")]
     pub vrf: ::core::option::Option<::prost::alloc::string::String>,
+    /// The time of the node's clock at this answer.
+    #[prost(uint64, tag = "25")]
+    pub time_unix_us: u64,
 }
 impl ::prost::Name for GetNodeResponse {
     const NAME: &'static str = "GetNodeResponse";
@@ -3308,6 +3311,9 @@ pub struct Interface {
     /// What the kernel enforces; absent where nothing is enforced.
     #[prost(message, optional, tag = "9")]
     pub enforcement: ::core::option::Option<Enforcement>,
+    /// Its addresses. Reports of changes leave them out.
+    #[prost(string, repeated, tag = "10")]
+    pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 impl ::prost::Name for Interface {
     const NAME: &'static str = "Interface";

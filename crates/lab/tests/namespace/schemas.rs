@@ -68,6 +68,10 @@ fn what_commands_print_obeys_its_schema() {
         assert!(shown.status.success(), "{command}: {}", stderr(&shown));
         obeys(schema, &stdout(&shown));
     }
+    for question in ["show status", "show rsvp sessions", "path 10.0.2.2 --dport 5004", "check"] {
+        let line = format!("net --lab t-schema {question} --json");
+        obeys("net", &stdout(&super::signalbox(&line.split(' ').collect::<Vec<_>>())));
+    }
     let refused = lab.run("h1", "reserve 10.0.2.2 --rate 1mbit --proto udp --dport 7004 --json");
     obeys("reserve", &stdout(&refused));
     let without = lab.run("h1", "show status --socket /nowhere/no.sock --json");

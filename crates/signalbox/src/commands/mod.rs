@@ -6,6 +6,7 @@ mod clear;
 mod completion;
 mod config;
 mod decode;
+mod net;
 mod ping;
 mod pinhole;
 mod policy;
@@ -47,6 +48,8 @@ subcommands! {
         Rsvp(rsvp::RsvpArgs),
         /// Show the state of the node.
         Show(show::ShowArgs),
+        /// Ask several nodes at once: what each shows, a flow hop by hop, what is wrong.
+        Net(net::NetArgs),
         /// What became of requests, by the audit file of the daemon: who asked, what for, which rule decided.
         Audit(audit::AuditArgs),
         /// Print what changes at the node: reservations, interfaces, sessions, decisions.

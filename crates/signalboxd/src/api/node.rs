@@ -100,6 +100,7 @@ impl Node for NodeService {
                     .map(|application| v1::ApplicationStatus { nslp_id: application.nslp.0.into() })
                     .collect(),
                 warnings: warnings(view),
+                time_unix_us: types::unix_us(),
                 ..fixed
             }
         });
@@ -246,7 +247,11 @@ fn interfaces(
         .by_ref()
         .take(ROWS)
         .filter(|link| wanted.is_none_or(|wanted| link.name == wanted))
-        .map(|link| interface(&link, kernel.get(link.name)))
+        .map(|link| {
+            let known = view.kernel.interfaces().iter().find(|known| known.ifindex == link.ifindex);
+            let addresses = known.into_iter().flat_map(|known| &known.addresses).map(ToString::to_string);
+            v1::Interface { addresses: addresses.collect(), ..interface(&link, kernel.get(link.name)) }
+        })
         .collect();
     (rows, links.next().map(|link| link.ifindex))
 }
