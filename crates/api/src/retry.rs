@@ -14,6 +14,10 @@ const LATER: Duration = Duration::from_secs(4);
 /// The wait after this number of refusals.
 const PATIENT: (u32, Duration) = (30, Duration::from_secs(30));
 
+/// Attempts after a loss that a rule may refuse before that counts: some 12 s. While routes change, a node can take the packets of a
+/// flow for those of another side, and judge by the rule for that side.
+const UNSETTLED: u32 = 6;
+
 /// How soon it is worth asking again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
@@ -55,18 +59,41 @@ impl Pace {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Waits {
     attempts: u32,
+    /// It was granted once.
+    stood: bool,
 }
 
 impl Waits {
     /// Nothing was asked for again yet.
     #[must_use]
     pub const fn new() -> Self {
-        Self { attempts: 0 }
+        Self { attempts: 0, stood: false }
     }
 
     /// It is granted: the next loss is the first again.
     pub const fn granted(&mut self) {
-        self.attempts = 0;
+        *self = Self { attempts: 0, stood: true };
+    }
+
+    /// Something else is wanted from now on.
+    pub const fn anew(&mut self) {
+        *self = Self::new();
+    }
+
+    /// Whether it was granted once.
+    #[must_use]
+    pub const fn stood(&self) -> bool {
+        self.stood
+    }
+
+    /// The pace after a loss or a refusal. What stood is asked for again also where a rule refuses it soon after a loss: routes may not be
+    /// settled.
+    #[must_use]
+    pub const fn pace(&self, pace: Pace) -> Pace {
+        match pace {
+            Pace::Never if self.stood && 0 < self.attempts && self.attempts <= UNSETTLED => Pace::Later,
+            pace => pace,
+        }
     }
 
     /// The requests that were made again since it was granted.

@@ -10,10 +10,6 @@ use super::Termination;
 use crate::arguments::microseconds;
 use crate::exit::{Exit, NoDaemon, Refusal};
 
-/// Attempts after a loss that a rule may refuse before that counts: some 12 s. While routes change, a node can take the packets of a
-/// flow for those of another side, and judge by the rule for that side.
-const UNSETTLED: u32 = 6;
-
 /// How an attempt ended.
 #[derive(Debug)]
 pub(crate) enum End {
@@ -80,34 +76,25 @@ impl Loss {
 pub(crate) struct Retry {
     /// It asks again at all.
     enabled: bool,
-    /// It was granted once.
-    stood: bool,
     waits: Waits,
 }
 
 impl Retry {
     /// Nothing was granted yet.
     pub(crate) const fn new(enabled: bool) -> Self {
-        Self { enabled, stood: false, waits: Waits::new() }
+        Self { enabled, waits: Waits::new() }
     }
 
     /// It is granted. True: for the first time.
     pub(crate) const fn granted(&mut self) -> bool {
+        let first = !self.waits.stood();
         self.waits.granted();
-        !std::mem::replace(&mut self.stood, true)
-    }
-
-    /// How soon to ask again after a loss with this pace.
-    const fn pace(&self, pace: Pace) -> Pace {
-        match pace {
-            Pace::Never if 0 < self.waits.attempts() && self.waits.attempts() <= UNSETTLED => Pace::Later,
-            pace => pace,
-        }
+        first
     }
 
     /// The wait before the next attempt, as an event.
     fn next(&mut self, loss: Loss) -> v1::Retrying {
-        let wait = self.waits.next(self.pace(loss.pace));
+        let wait = self.waits.next(self.waits.pace(loss.pace));
         v1::Retrying { after_us: microseconds(wait), attempt: self.waits.attempts(), reason: loss.reason }
     }
 
@@ -116,10 +103,10 @@ impl Retry {
     /// # Errors
     /// Those of the attempt, if it is the last.
     pub(crate) fn follow(&mut self, end: Result<End>) -> Result<AfterAttempt> {
-        let goes_on = self.enabled && self.stood;
+        let goes_on = self.enabled && self.waits.stood();
         let loss = match end {
             Ok(End::Over(exit)) => return Ok(AfterAttempt::Over(exit)),
-            Ok(End::Lost(loss)) if goes_on && self.pace(loss.pace) != Pace::Never => loss,
+            Ok(End::Lost(loss)) if goes_on && self.waits.pace(loss.pace) != Pace::Never => loss,
             Ok(End::Lost(_)) => return Ok(AfterAttempt::Over(Exit::No)),
             Err(error) => match Loss::by(&error).filter(|_| goes_on) {
                 Some(loss) => loss,

@@ -49,12 +49,12 @@ pub(super) async fn hold(api: Api, row: Arc<Row>, mut wish: Wish) {
         let wait = match end {
             End::Over => return,
             End::Changed => {
-                waits.granted();
+                waits.anew();
                 row.anew();
                 continue;
             }
             End::Lost(failure, pace) => {
-                let wait = spread(waits.next(pace));
+                let wait = spread(waits.next(waits.pace(pace)));
                 row.waits(failure, waits.attempts(), wait);
                 Some(wait)
             }
@@ -69,7 +69,7 @@ pub(super) async fn hold(api: Api, row: Arc<Row>, mut wish: Wish) {
                 if changed.is_err() {
                     return;
                 }
-                waits.granted();
+                waits.anew();
             }
         }
     }
