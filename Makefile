@@ -52,7 +52,7 @@ rounds:  ## the tests of the kernel and all scenarios COUNT times from one build
 dashboards:  ## the dashboard for Grafana and the alert rules, tried with Prometheus on the metrics of a network of the lab; some two minutes
 	@scripts/dashboards.sh
 
-site:  ## the documentation as a site by mdBook, target/site/book/index.html, each link followed
+site:  ## the documentation as a site by mdBook, target/site/book/index.html; each link followed, each command of the tutorials run
 	@scripts/site.sh
 
 generated:  ## make the Rust code of the gRPC API after a change of a proto file, and docs/config.md

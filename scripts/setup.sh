@@ -50,7 +50,10 @@ if [ "${1:-}" = package ]; then
     need lintian lintian
     need mmdebstrap mmdebstrap
 fi
-if [ "${1:-}" = site ]; then need python3 python3; fi
+# What the tutorials need: the interface in Python.
+if [ "${1:-}" = site ] && ! /usr/bin/python3 -c 'import grpc, google.protobuf' 2>/dev/null; then
+    packages+=(python3 python3-grpcio python3-protobuf)
+fi
 # Builds the dashboard; Prometheus itself is fetched and not installed.
 if [ "${1:-}" = dashboards ]; then
     if ! /usr/bin/python3 -c 'import ensurepip' 2>/dev/null; then packages+=(python3 python3-venv); fi

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Makes the documentation into a site, target/site/book/index.html, and follows each of its links. The pages stay where they are:
-# docs/site/SUMMARY.md says which ones belong to the site, in which order.
+# docs/site/SUMMARY.md says which ones belong to the site, in which order. Then runs each command of the tutorials
+# and of the troubleshooting, which needs root.
 set -eu
 . "$(dirname "$0")/env.sh"
 scripts/setup.sh site
@@ -31,4 +32,22 @@ if grep -qE 'WARN|ERROR' "$log"; then
 fi
 say "the links"
 scripts/site.py check "$place"
+say "the commands of the tutorials"
+if [ "$(id -u)" = 0 ]; then
+    [ -x "$bin/signalbox-lab" ] && [ -x "$bin/signalboxd" ] ||
+        cargo build --quiet --release --locked -p signalboxd -p signalbox -p signalbox-lab-command
+    bin=$(cd "$bin" && pwd)
+    export bin
+    # The labs of the tutorials have lists of namespaces and of labs of their own: what else runs on this machine is not in their way.
+    # shellcheck disable=SC2016 # expanded in the other mount namespace
+    unshare --mount --propagation private bash -euc '
+        for list in /run/netns /run/signalbox; do
+            mkdir -p "$list"
+            mount -t tmpfs -o mode=755 labs "$list"
+        done
+        exec scripts/tutorials.py "$bin" docs/tutorials/*.md docs/troubleshooting.md
+    '
+else
+    echo "skipped: the lab needs root"
+fi
 echo "the site is $place/book/index.html"
