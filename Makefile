@@ -1,5 +1,5 @@
 # What people type. The work is in scripts/, the same at the desk and in continuous integration.
-.PHONY: help demo test lint fuzz deny msrv install uninstall package bench kernels kernels-short units rounds dashboards site bpf bpf-check buf generated hooks release-check crates semver
+.PHONY: help demo test lint fuzz deny msrv install uninstall package bench kernels kernels-short units rounds dashboards site image bpf bpf-check buf generated hooks release-check crates semver
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -51,6 +51,9 @@ rounds:  ## the tests of the kernel and all scenarios COUNT times from one build
 
 dashboards:  ## the dashboard for Grafana and the alert rules, tried with Prometheus on the metrics of a network of the lab; some two minutes
 	@scripts/dashboards.sh
+
+image:  ## the image of a container from the packages, and two nodes of it that reserve for each other, by podman; as root
+	@scripts/image.sh
 
 site:  ## the documentation as a site by mdBook, target/site/book/index.html; each link followed, each command of the tutorials run
 	@scripts/site.sh

@@ -54,6 +54,12 @@ fi
 if [ "${1:-}" = site ] && ! /usr/bin/python3 -c 'import grpc, google.protobuf' 2>/dev/null; then
     packages+=(python3 python3-grpcio python3-protobuf)
 fi
+# Builds and runs the image of a container, on a release that mmdebstrap makes.
+if [ "${1:-}" = image ]; then
+    need podman podman
+    need runc runc
+    need mmdebstrap mmdebstrap
+fi
 # Builds the dashboard; Prometheus itself is fetched and not installed.
 if [ "${1:-}" = dashboards ]; then
     if ! /usr/bin/python3 -c 'import ensurepip' 2>/dev/null; then packages+=(python3 python3-venv); fi
