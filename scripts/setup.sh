@@ -30,6 +30,8 @@ if [ ! -e /usr/include/stdlib.h ]; then packages+=(libc6-dev); fi
 if [ "${1:-}" = test ] && [ ! -e /usr/include/usrsctp.h ]; then packages+=(libusrsctp-dev); fi
 # An independent decoder for the RSVP messages of the scenarios; its installation asks no questions.
 if [ "${1:-}" = test ]; then need tshark tshark; fi
+# A program that knows nothing of reservations, for the scenarios of `signalbox run`.
+if [ "${1:-}" = test ]; then need iperf3 iperf3; fi
 # Counts the instructions of each message.
 if [ "${1:-}" = test ]; then need valgrind valgrind; fi
 # Virtual machines with other kernels; the rest of what they need is fetched and not installed.

@@ -9,6 +9,7 @@
 //! * [`confine`] takes privileges from the daemon after its start.
 //! * [`netns`], [`topology`], [`multicast`], [`process`], [`capture`] and [`relay`] are the modules from which the lab
 //!   and tests build networks.
+//! * [`launch`] starts a program and finds the sockets that its processes have.
 //! * [`diagnosis`] has the sockets of a program that requests a diagnosis from RSVP nodes.
 //! * [`traffic`] makes the kernel enforce reservations.
 //! * [`pinhole`] makes the kernel let flows pass a firewall, and translate them.
@@ -32,6 +33,7 @@ pub mod helper;
 pub mod ingress;
 mod intercept;
 mod io;
+pub mod launch;
 mod leftovers;
 pub mod memory;
 pub mod multicast;

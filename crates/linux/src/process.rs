@@ -24,14 +24,20 @@ impl Identity {
     /// # Errors
     /// There is no such process, or it has ended and only waits for its parent.
     pub fn of(pid: u32) -> io::Result<Self> {
+        Self::with_parent(pid).map(|(process, _)| process)
+    }
+
+    /// The same, with the number of its parent.
+    fn with_parent(pid: u32) -> io::Result<(Self, u32)> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
         // The second field is the name in parentheses and may hold any character.
         let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
         let mut fields = fields.split_whitespace();
         let state = fields.next().unwrap_or("");
-        let start = fields.nth(18).and_then(|start| start.parse().ok());
-        match start {
-            Some(start) if !["Z", "X"].contains(&state) => Ok(Self { pid, start }),
+        let parent = fields.next().and_then(|parent| parent.parse().ok());
+        let start = fields.nth(17).and_then(|start| start.parse().ok());
+        match start.zip(parent) {
+            Some((start, parent)) if !["Z", "X"].contains(&state) => Ok((Self { pid, start }, parent)),
             _ => Err(io::ErrorKind::NotFound.into()),
         }
     }
@@ -200,13 +206,40 @@ pub fn run_first() -> io::Result<()> {
 /// # Errors
 /// /proc is not mounted.
 pub fn all() -> io::Result<Vec<Identity>> {
-    let mut processes: Vec<_> = fs::read_dir("/proc")?
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter_map(|pid| Identity::of(pid).ok())
-        .collect();
+    let mut processes: Vec<_> = with_parents()?.into_iter().map(|(process, _)| process).collect();
     processes.sort_by_key(|process| process.pid);
     Ok(processes)
+}
+
+/// All processes, each with the number of its parent.
+pub(crate) fn with_parents() -> io::Result<Vec<(Identity, u32)>> {
+    let numbers = fs::read_dir("/proc")?.flatten();
+    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    Ok(numbers.filter_map(|pid| Identity::with_parent(pid).ok()).collect())
+}
+
+/// Whether this process ignores a signal, as what `nohup` starts ignores SIGHUP.
+///
+/// # Errors
+/// /proc is not mounted.
+pub fn ignores(signal: i32) -> io::Result<bool> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let bit = u32::try_from(signal - 1).ok().and_then(|bit| 1_u64.checked_shl(bit)).unwrap_or(0);
+    Ok(mask & bit != 0)
+}
+
+/// Whether the group of this process has the terminal, which then sends its signals (Ctrl-C) to each process of the group.
+///
+/// # Errors
+/// /proc is not mounted.
+pub fn has_terminal() -> io::Result<bool> {
+    let stat = fs::read_to_string("/proc/self/stat")?;
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    // Fields 5 and 8 of proc(5): its group, and that of the terminal; -1 without one. Field 3 is the first here.
+    let mut fields = fields.split_whitespace().skip(2);
+    Ok(fields.next().is_some_and(|own| fields.nth(2) == Some(own)))
 }
 
 #[cfg(test)]

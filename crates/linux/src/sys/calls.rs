@@ -2,8 +2,11 @@
 
 #![allow(unsafe_code)]
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 use std::time::Duration;
 
 /// Turns `-1` into the thread's `errno`.
@@ -198,6 +201,16 @@ pub(crate) fn pidfd_signal(pidfd: &OwnedFd, signal: i32) -> io::Result<()> {
         )
     };
     check(i32::try_from(result).unwrap_or(-1)).map(drop)
+}
+
+/// Lets the process that `command` starts write `0` into a file before it becomes the program. It starts also if it cannot.
+pub(crate) fn write_before_start(command: &mut Command, file: File) {
+    let write = move || {
+        let _ = (&file).write_all(b"0");
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure calls write(2) only, which is safe there, and takes no memory.
+    unsafe { command.pre_exec(write) };
 }
 
 /// Fills `octets` with the kernel's randomness.

@@ -20,7 +20,7 @@ pub use calls::kernel_version;
 pub(crate) use calls::{
     check, disconnect, eventfd, get_option_octets, getrandom, interface_index, is_full, page_size,
     pidfd_open, pidfd_signal, poll, poll_fd, receive_error, receive_record, schedule_first, set_mark,
-    set_option, set_option_octets, time_of, wait_for_room,
+    set_option, set_option_octets, time_of, wait_for_room, write_before_start,
 };
 pub(crate) use rights::{receive_rights, send_rights};
 

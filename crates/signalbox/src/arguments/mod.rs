@@ -50,7 +50,7 @@ pub(crate) struct HoldArgs {
 }
 
 /// What becomes of what a command holds after a loss.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct RetryArgs {
     /// Ask again after a loss, with waits from 0.25 s on: the default.
     #[arg(long, overrides_with = "once")]

@@ -76,13 +76,20 @@ impl Loss {
 pub(crate) struct Retry {
     /// It asks again at all.
     enabled: bool,
+    /// Also for what was never granted.
+    also_refused: bool,
     waits: Waits,
 }
 
 impl Retry {
     /// Nothing was granted yet.
     pub(crate) const fn new(enabled: bool) -> Self {
-        Self { enabled, waits: Waits::new() }
+        Self { enabled, also_refused: false, waits: Waits::new() }
+    }
+
+    /// What is refused is asked for again, too: the command goes on without it.
+    pub(crate) const fn also_refused(enabled: bool) -> Self {
+        Self { enabled, also_refused: true, waits: Waits::new() }
     }
 
     /// It is granted. True: for the first time.
@@ -103,7 +110,7 @@ impl Retry {
     /// # Errors
     /// Those of the attempt, if it is the last.
     pub(crate) fn follow(&mut self, end: Result<End>) -> Result<AfterAttempt> {
-        let goes_on = self.enabled && self.waits.stood();
+        let goes_on = self.enabled && (self.also_refused || self.waits.stood());
         let loss = match end {
             Ok(End::Over(exit)) => return Ok(AfterAttempt::Over(exit)),
             Ok(End::Lost(loss)) if goes_on && self.waits.pace(loss.pace) != Pace::Never => loss,

@@ -13,6 +13,7 @@ mod policy;
 mod query;
 mod reserve;
 mod rsvp;
+mod run;
 mod show;
 mod watch;
 
@@ -38,6 +39,8 @@ subcommands! {
     pub(crate) enum Command {
         /// Reserve along the path of a flow, hold it, and tear it down at the end.
         Reserve(Box<reserve::ReserveArgs>),
+        /// Run a program, and reserve for the flows that it opens while they live.
+        Run(Box<run::RunArgs>),
         /// Ask what the path of a flow could give.
         Query(Box<query::QueryArgs>),
         /// Send probes along the path of a flow and show the signaling nodes that they meet.

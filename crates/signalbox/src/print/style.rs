@@ -26,8 +26,14 @@ pub(crate) fn paint(tone: Tone, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
+static ON: OnceLock<bool> = OnceLock::new();
+
+/// What is printed goes to no terminal, wherever standard output goes. Without effect after the first text.
+pub(crate) fn without_terminal() {
+    let _ = ON.set(false);
+}
+
 fn is_on() -> bool {
-    static ON: OnceLock<bool> = OnceLock::new();
     *ON.get_or_init(|| {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");

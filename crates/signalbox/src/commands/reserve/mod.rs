@@ -1,5 +1,6 @@
 //! `signalbox reserve`: the same for each protocol that reserves along the path of a flow.
 
+mod hold;
 mod many;
 mod one;
 mod passage;
@@ -23,6 +24,8 @@ use crate::arguments::{HoldArgs, NodeArgs, OutputArgs, RequestArgs, RetryArgs, S
 use crate::client::{answer, block_on};
 use crate::exit::{Exit, exit_status, usage};
 use crate::print::now_unix_us;
+
+pub(in crate::commands) use hold::{Progress, Stop, hold};
 
 /// How long the daemon may take to report that a reservation is torn down.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -132,7 +135,41 @@ impl Run for ReserveArgs {
     }
 }
 
+/// What a command asks for that reserves for flows which it finds itself.
+#[derive(Debug, Clone)]
+pub(in crate::commands) struct Terms {
+    pub(in crate::commands) signaling: Signaling,
+    pub(in crate::commands) at_least: Option<u64>,
+    pub(in crate::commands) bidirectional: bool,
+    pub(in crate::commands) partial: Option<v1::PartialReservation>,
+    pub(in crate::commands) node: NodeArgs,
+}
+
 impl ReserveArgs {
+    /// The arguments by which `signalbox reserve` would reserve for a flow on these terms.
+    pub(in crate::commands) fn on_terms(terms: Terms, request: RequestArgs) -> Self {
+        let Terms { signaling, at_least, bidirectional, partial, node } = terms;
+        Self {
+            request,
+            signaling,
+            at_least,
+            receiver_initiated: false,
+            bidirectional,
+            partial,
+            ttl: None,
+            protect: false,
+            lifetime: HoldArgs { hold: None },
+            retry: RetryArgs::default(),
+            start_in: None,
+            request_id: None,
+            pinhole: false,
+            proxy: false,
+            flows: None,
+            output: OutputArgs { json: false },
+            node,
+        }
+    }
+
     /// Whether the flow goes to a multicast group, from which nothing comes back.
     fn is_for_group(&self) -> bool {
         let destination = self.request.destination.parse::<IpAddr>();
@@ -140,17 +177,17 @@ impl ReserveArgs {
     }
 
     /// Whether a grant will do although the far end did not answer.
-    const fn accepts_part(&self) -> bool {
+    pub(in crate::commands) const fn accepts_part(&self) -> bool {
         self.partial.is_some()
     }
 
     /// Whether the path confirms a release.
-    fn confirms(&self) -> bool {
+    pub(in crate::commands) fn confirms(&self) -> bool {
         self.signaling.confirms() && !self.is_for_group()
     }
 
     /// The first request of the call.
-    fn open(&self) -> Result<v1::ReserveOpen> {
+    pub(in crate::commands) fn open(&self) -> Result<v1::ReserveOpen> {
         let Self { request: wanted, signaling, .. } = self;
         let authority = &wanted.authority;
         if *signaling != Signaling::Casp {

@@ -12,7 +12,7 @@ use crate::commands::pinhole::{Call, RELEASE_TIMEOUT, text};
 use crate::print::json_event;
 
 /// An open passage.
-pub(super) struct Passage {
+pub(in crate::commands) struct Passage {
     call: Call,
     json: bool,
     granted: bool,
