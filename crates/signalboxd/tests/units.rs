@@ -7,7 +7,7 @@ use std::path::Path;
 /// The capabilities of the helper: the interception, packets with Router Alert, and ports below 1024.
 const OF_HELPER: &str = "CAP_NET_ADMIN CAP_NET_RAW CAP_NET_BIND_SERVICE";
 /// Keys in which the units differ on purpose.
-const OWN: [&str; 12] = [
+const OWN: [&str; 13] = [
     "ExecStart",
     "ExecReload",
     "Restart",
@@ -20,6 +20,7 @@ const OWN: [&str; 12] = [
     "LogsDirectory",
     "LogsDirectoryMode",
     "SystemCallFilter",
+    "RestrictAddressFamilies",
 ];
 
 type Service = BTreeMap<String, String>;
@@ -64,6 +65,11 @@ fn a_daemon_with_a_helper_has_no_capability() {
         assert_eq!(daemon[key], "", "{key}");
     }
     assert_eq!((daemon["User"].as_str(), daemon["NoNewPrivileges"].as_str()), ("signalbox", "yes"));
+    // By a packet socket it would send packets to try the interception, which the helper does for it by a lookup.
+    let families = |service: &Service| service["RestrictAddressFamilies"].clone();
+    let alone = families(&service(&["signalboxd.service"]));
+    assert_eq!(alone, format!("{} AF_PACKET", families(&daemon)));
+    assert_eq!(families(&daemon), families(&service(&["signalboxd-helper.service"])));
     let with_bpf = service(&["signalboxd.service"])["SystemCallFilter"].clone();
     assert_eq!(daemon["SystemCallFilter"], with_bpf.replace("@system-service bpf ", "@system-service "));
 }
