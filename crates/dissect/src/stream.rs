@@ -162,7 +162,8 @@ impl Framing {
     /// Whether these octets, of which more can follow, begin a message.
     fn goes_on(self, octets: &[u8]) -> bool {
         match self {
-            Self::Gist => octets.first().is_none_or(|version| *version == 1),
+            // The content types of TLS. What begins with another version than 1 is a message that a node answers with an error.
+            Self::Gist => octets.first().is_none_or(|first| !(20..=23).contains(first)),
             Self::Casp => frame(octets, LONGEST).is_ok(),
         }
     }

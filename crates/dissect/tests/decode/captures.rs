@@ -215,3 +215,16 @@ fn messages_in_a_connection_are_decoded() {
     ];
     assert_eq!(json(&pcap(1, &tls)).1.messages, 0);
 }
+
+/// RFC 5971 A.4.4.1: a node answers a message of another version with "Unknown Version", also in a connection.
+#[test]
+fn a_message_of_another_version_in_a_connection_is_named() {
+    let mut data = octets(DATA);
+    data[0] = 2;
+    let start = 7;
+    let (values, summary) =
+        json(&pcap(1, &[tcp_v4(270, start, true, &[]), tcp_v4(270, start + 1, false, &data)]));
+    assert_eq!((summary.messages, summary.failed), (1, 1), "{values:?}");
+    let raised = &values[0]["error"]["gist"];
+    assert_eq!((&raised["code"], &raised["subcode"]), (&value!(1), &value!(0)), "{values:?}");
+}
