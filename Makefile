@@ -1,5 +1,5 @@
 # What people type. The work is in scripts/, the same at the desk and in continuous integration.
-.PHONY: help demo test lint fuzz deny msrv install uninstall package bench kernels kernels-short units rounds dashboards site image bpf bpf-check buf generated hooks release-check crates semver
+.PHONY: help demo test lint fuzz deny msrv install uninstall package bench kernels kernels-short units rounds dashboards site image bpf bpf-check buf wireshark generated hooks release-check crates semver
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -64,6 +64,9 @@ generated:  ## make the Rust code of the gRPC API after a change of a proto file
 
 buf:  ## the proto files by the rules of buf, which npm provides
 	@scripts/buf.sh
+
+wireshark:  ## the Wireshark dissectors against `signalbox decode`, over captures of 33 scenarios and changed seeds of the fuzz targets
+	@scripts/wireshark.sh
 
 bpf:  ## compile the eBPF program after a change (needs clang; nothing else does)
 	@scripts/bpf.sh

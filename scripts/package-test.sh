@@ -26,7 +26,7 @@ listed() {
         -o -path './var/lib/dpkg/*' -o -path './var/lib/apt/*' -o -path ./run/adduser -o -name '*-' \) -prune -o -print | sort)
 }
 
-mmdebstrap --quiet --variant=minbase --include=adduser,iproute2,nftables,init-system-helpers,libgcc-s1,man-db,bash-completion,logrotate \
+mmdebstrap --quiet --variant=minbase --include=adduser,iproute2,nftables,init-system-helpers,libgcc-s1,man-db,bash-completion,logrotate,tshark \
     --setup-hook='mkdir -p "$1/etc/dpkg/dpkg.cfg.d"' "$release" "$root" 2>"$log" || {
     tail -n 5 "$log" >&2
     die "$release could not be installed"
@@ -47,14 +47,15 @@ check "the examples are there" inside test -e /usr/share/doc/signalbox-dev/examp
 check "the pages of the documentation name each other" inside test -e /usr/share/doc/signalbox/docs/operation.md
 check "the page about the schemas is there" inside test -e /usr/share/doc/signalbox/docs/schema/README.md
 check "a shell completes words" inside bash -c '. /usr/share/bash-completion/completions/signalbox && complete -p signalbox'
+check "Wireshark has the dissectors" inside sh -c 'tshark -G protocols | grep -w boomerang'
 check "logrotate reads its file" inside logrotate --debug /etc/logrotate.d/signalbox
 check "the units name the installed program" inside grep -q '^ExecStart=/usr/sbin/signalboxd ' /lib/systemd/system/signalboxd.service
 echo '# a change' >>"$root/etc/signalbox/signalboxd.toml"
 check "they are installed again" inside sh -c 'dpkg --install /tmp/*.deb'
 check "a changed configuration stays" inside grep -q '# a change' /etc/signalbox/signalboxd.toml
-check "they are removed" inside dpkg --remove signalbox signalbox-dev signalbox-lab
+check "they are removed" inside dpkg --remove signalbox signalbox-dev signalbox-lab signalbox-wireshark
 check "the configuration stays" test -e "$root/etc/signalbox/signalboxd.toml"
-check "they are purged" inside dpkg --purge signalbox signalbox-dev signalbox-lab
+check "they are purged" inside dpkg --purge signalbox signalbox-dev signalbox-lab signalbox-wireshark
 check "the daemon's user is gone" sh -c "! chroot '$root' getent passwd signalbox"
 listed >"$root/tmp/after"
 check "nothing is left" diff "$root/tmp/before" "$root/tmp/after"

@@ -216,6 +216,7 @@ step "build the programs" cargo build --quiet --release --locked -p signalboxd -
 step "instructions against the record" "$bin/signalbox" bench instructions --compare scripts/instructions.tsv
 step "metrics" scripts/metrics.sh "$bin"
 step "RSVP messages of scapy" /usr/bin/python3 -W ignore scripts/scapy_rsvp.py "$bin/signalbox"
+step "Wireshark dissectors" scripts/wireshark.sh --short
 step "build the tests" cargo test --quiet --workspace --locked --no-run "${features[@]}"
 step "tests" run_tests
 step "oracle" oracle
