@@ -21,76 +21,122 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(super) struct TlsRecord {
-    /// `None` until the stream is connected.
-    channel: Option<Channel>,
-    /// Our address, if the peer opened the channel; `None`: we opened it.
-    accepted_at: Option<SocketAddr>,
+    opener: Opener,
     pub(super) peer: SocketAddr,
-    /// The handshake is done.
-    up: bool,
-    /// The configuration changed during the handshake.
-    judge_later: bool,
-    /// The peer has ended TLS: the number of our octets that were dropped. Whether the others have arrived is known when
-    /// the stream ends.
-    ending: Option<usize>,
+    state: State,
     pub(super) deadline: Option<Time>,
+}
+
+/// Who opened a channel.
+#[derive(Debug, Clone, Copy)]
+enum Opener {
+    Own,
+    /// The peer, at this address of ours.
+    Peer(SocketAddr),
+}
+
+#[derive(Debug)]
+enum State {
+    /// The stream is not connected yet.
+    Connecting,
+    /// `judge_later`: the configuration changed meanwhile.
+    Handshake {
+        channel: Channel,
+        judge_later: bool,
+    },
+    Up(Channel),
+    /// The peer has ended TLS. Of our octets `dropped` were. Whether the others have arrived is known when the stream ends.
+    Ending {
+        channel: Channel,
+        dropped: usize,
+    },
+}
+
+impl State {
+    const fn channel(&mut self) -> Option<&mut Channel> {
+        match self {
+            Self::Connecting => None,
+            Self::Handshake { channel, .. } | Self::Up(channel) | Self::Ending { channel, .. } => {
+                Some(channel)
+            }
+        }
+    }
+
+    /// The handshake is done. The result is whether the peer has to be judged by a newer configuration.
+    fn connected(&mut self) -> bool {
+        match core::mem::replace(self, Self::Connecting) {
+            Self::Handshake { channel, judge_later } => {
+                *self = Self::Up(channel);
+                judge_later
+            }
+            other @ (Self::Connecting | Self::Up(_) | Self::Ending { .. }) => {
+                *self = other;
+                false
+            }
+        }
+    }
+
+    /// The peer has ended TLS after the handshake.
+    fn end(&mut self, dropped: usize) {
+        *self = match core::mem::replace(self, Self::Connecting) {
+            Self::Up(channel) | Self::Ending { channel, .. } => Self::Ending { channel, dropped },
+            other @ (Self::Connecting | Self::Handshake { .. }) => other,
+        };
+    }
 }
 
 impl TlsRecord {
     pub(super) const fn opened(peer: SocketAddr) -> Self {
-        Self {
-            channel: None,
-            accepted_at: None,
-            peer,
-            up: false,
-            judge_later: false,
-            ending: None,
-            deadline: None,
-        }
+        Self { opener: Opener::Own, peer, state: State::Connecting, deadline: None }
     }
 
+    /// Whether the handshake is done.
     pub(super) const fn is_up(&self) -> bool {
-        self.up
+        matches!(self.state, State::Up(_) | State::Ending { .. })
     }
 
     /// Whether the channel is one of the handshakes whose number is limited.
     pub(super) const fn counts(&self) -> bool {
-        self.accepted_at.is_some() && !self.up
+        matches!(self.opener, Opener::Peer(_)) && !self.is_up()
     }
 
     /// Whether the channel was reported, or the user opened it.
     const fn is_known(&self) -> bool {
-        self.accepted_at.is_none() || self.up
+        matches!(self.opener, Opener::Own) || self.is_up()
+    }
+
+    const fn is_ending(&self) -> bool {
+        matches!(self.state, State::Ending { .. })
     }
 
     /// False if the channel did not take the message.
     pub(super) fn send(&mut self, octets: &[u8]) -> bool {
-        self.channel.as_mut().is_some_and(|channel| channel.send(octets).is_ok())
+        self.state.channel().is_some_and(|channel| channel.send(octets).is_ok())
     }
 
     /// A message that is not taken even now came after the end of the channel. It counts as dropped.
     pub(super) fn send_or_drop(&mut self, octets: &[u8]) {
         if !self.send(octets)
-            && let Some(dropped) = &mut self.ending
+            && let State::Ending { dropped, .. } = &mut self.state
         {
             *dropped += octets.len();
         }
     }
 
     pub(super) fn close(&mut self) {
-        if let Some(channel) = &mut self.channel {
+        if let Some(channel) = self.state.channel() {
             channel.close();
         }
     }
 
     pub(super) fn flush(&mut self, octets: &mut Vec<u8>) {
-        if let Some(channel) = &mut self.channel {
+        if let Some(channel) = self.state.channel() {
             channel.poll_transmit(octets);
         }
     }
 
     pub(super) fn receive(&mut self, now: Time, octets: &[u8]) {
-        if let Some(channel) = &mut self.channel {
+        if let Some(channel) = self.state.channel() {
             // The error comes again as an event.
             let _ = channel.receive(now, octets);
         }
@@ -113,8 +159,8 @@ impl Channels {
             self.handshakes.release(source(peer.ip()));
             return self.out.push(DriverRequest::Close { stream, abort: true });
         };
-        let (accepted_at, channel) = (Some(local), Some(channel));
-        let record = TlsRecord { channel, accepted_at, ..TlsRecord::opened(peer) };
+        let state = State::Handshake { channel, judge_later: false };
+        let record = TlsRecord { opener: Opener::Peer(local), state, ..TlsRecord::opened(peer) };
         self.records.insert(stream.0, Record::Tls(Box::new(record)));
         self.note_local(stream.0, local.ip());
         self.work_tls(now, stream.0, upper);
@@ -130,7 +176,7 @@ impl Channels {
         let peer = tls.peer.ip();
         match self.tls.as_ref().map(|config| Channel::client(config, peer, self.limits, now)) {
             Some(Ok(channel)) => {
-                tls.channel = Some(channel);
+                tls.state = State::Handshake { channel, judge_later: false };
                 self.work_tls(now, stream.0, upper);
             }
             Some(Err(_)) | None => {
@@ -147,33 +193,34 @@ impl Channels {
         else {
             return;
         };
-        let Some(channel) = &mut tls.channel else { return };
         let id = StreamId(number);
         let mut end = None;
-        while let Some(event) = channel.poll_event() {
+        while let Some(event) = tls.state.channel().and_then(Channel::poll_event) {
             let Event::Connected { peer } = event else {
                 end = Some(event);
                 break;
             };
-            if !core::mem::replace(&mut tls.up, true) && tls.accepted_at.is_some() {
+            if tls.counts() {
                 self.handshakes.release(source(tls.peer.ip()));
             }
-            if core::mem::take(&mut tls.judge_later) {
+            if tls.state.connected() {
                 self.judged_again.push_back(number);
             }
             let identity = peer.as_ref();
             upper.take(
                 now,
-                match tls.accepted_at {
-                    None => Report::Connected { channel: id, identity },
-                    Some(local) => {
+                match tls.opener {
+                    Opener::Own => Report::Connected { channel: id, identity },
+                    Opener::Peer(local) => {
                         let (transport, peer) = (Transport::TlsTcp, tls.peer);
                         Report::Accepted { channel: id, transport, local, peer, identity }
                     }
                 },
             );
         }
-        if tls.up && !channel.received().is_empty() {
+        let is_up = tls.is_up();
+        let Some(channel) = tls.state.channel() else { return };
+        if is_up && !channel.received().is_empty() {
             upper.take(now, Report::Octets { channel: id, octets: channel.received() });
             channel.consume(channel.received().len());
         }
@@ -182,14 +229,14 @@ impl Channels {
         });
         let deadline = channel.next_deadline();
         match end {
-            Some(Event::Closed { unsent }) if tls.up => {
-                tls.ending = Some(unsent);
+            Some(Event::Closed { unsent }) if is_up => {
+                tls.state.end(unsent);
                 self.set_deadline(number, Some(now + LINGER));
             }
             Some(Event::Failed { error, unsent }) => self.failed_tls(now, number, &error, unsent, upper),
             Some(Event::Closed { .. }) => self.failed_tls(now, number, &ChannelError::Truncated, 0, upper),
             // While a channel ends its deadline is LINGER, not that of TLS.
-            Some(Event::Connected { .. }) | None if tls.ending.is_none() => {
+            Some(Event::Connected { .. }) | None if !tls.is_ending() => {
                 self.set_deadline(number, deadline);
             }
             Some(Event::Connected { .. }) | None => {}
@@ -209,7 +256,7 @@ impl Channels {
         else {
             return;
         };
-        let (up, peer) = (tls.up, tls.peer);
+        let (up, peer) = (tls.is_up(), tls.peer);
         tracing::debug!(channel = number, %peer, reason = %error, handshake = !up, "TLS failed");
         if up && matches!(error, ChannelError::Untrusted(_)) {
             self.counters.tls_distrusted += 1;
@@ -260,7 +307,7 @@ impl Channels {
 
     /// Whether a channel is in use. Its only deadline then is that of its peer's certificate.
     fn stands(&self, number: u64) -> bool {
-        matches!(self.records.get(&number), Some(Record::Tls(tls)) if tls.up && tls.ending.is_none())
+        matches!(self.records.get(&number), Some(Record::Tls(tls)) if matches!(tls.state, State::Up(_)))
     }
 
     /// Judges the peers of some TLS channels, by the configuration in force.
@@ -271,8 +318,13 @@ impl Channels {
             let (Some(Record::Tls(tls)), Some(config)) = (self.records.get_mut(&number), &self.tls) else {
                 continue;
             };
-            tls.judge_later = !tls.channel.as_mut().is_some_and(|channel| channel.judge(config, now));
-            if !tls.judge_later {
+            // A channel that connects yet gets the configuration that is in force then.
+            let Some(channel) = tls.state.channel() else { continue };
+            let judged = channel.judge(config, now);
+            if let State::Handshake { judge_later, .. } = &mut tls.state {
+                *judge_later = !judged;
+            }
+            if judged {
                 self.work_tls(now, number, upper);
             }
         }
@@ -284,11 +336,11 @@ impl Channels {
         else {
             return;
         };
-        if tls.ending.is_some() {
+        if tls.is_ending() {
             self.out.push(DriverRequest::Close { stream: StreamId(number), abort: false });
             return self.end_tls(now, number, Closed::Orderly, true, upper);
         }
-        if let Some(channel) = &mut tls.channel {
+        if let Some(channel) = tls.state.channel() {
             channel.handle_timer(now);
         }
         self.work_tls(now, number, upper);
@@ -307,15 +359,15 @@ impl Channels {
         else {
             return;
         };
-        let dropped = tls.ending.is_some_and(|unsent| unsent > 0);
-        self.counters.handshakes_failed += u64::from(!tls.up && tls.channel.is_some());
+        let has_dropped = matches!(tls.state, State::Ending { dropped, .. } if dropped > 0);
+        self.counters.handshakes_failed += u64::from(matches!(tls.state, State::Handshake { .. }));
         let why = match error {
             Some(error) => reason(error),
-            None if tls.ending.is_some() => Closed::Orderly,
+            None if tls.is_ending() => Closed::Orderly,
             // The stream ended without an end of TLS: an attacker may have cut it.
             None => Closed::Reset,
         };
-        self.end_tls(now, number, why, unacknowledged || dropped, upper);
+        self.end_tls(now, number, why, unacknowledged || has_dropped, upper);
     }
 
     fn end_tls(
