@@ -18,21 +18,42 @@ const SHARE: usize = 64 * 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     Connecting,
+    /// This node has closed the connection before it is up. Octets wait for it.
+    ConnectingToClose,
     Open,
+    /// A write failed. The octets that are left to read come first.
+    Broken(StreamError),
+    /// This node has closed the connection: once the queue is empty it sends the end to the peer.
+    Closing,
+    /// The FIN is sent, and the peer's end is waited for.
+    Shut,
+}
+
+impl Phase {
+    /// Whether the connection is not up yet.
+    pub(super) const fn is_connecting(self) -> bool {
+        matches!(self, Self::Connecting | Self::ConnectingToClose)
+    }
+
+    /// Whether this node has closed the connection. It has no events then.
+    pub(super) const fn is_closed_here(self) -> bool {
+        matches!(self, Self::ConnectingToClose | Self::Closing | Self::Shut)
+    }
+
+    /// The error of a failed write.
+    const fn failure(self) -> Option<StreamError> {
+        match self {
+            Self::Broken(error) => Some(error),
+            Self::Connecting | Self::ConnectingToClose | Self::Open | Self::Closing | Self::Shut => None,
+        }
+    }
 }
 
 pub(super) struct Connection {
     /// The kernel's stream socket, of TCP or SCTP.
     socket: TcpStream,
     pub(super) phase: Phase,
-    /// Whether this node has closed the connection: once the queue is empty it sends the end to the peer, and waits for
-    /// the peer's end.
-    pub(super) closing: bool,
-    /// Whether the FIN is sent.
-    shut: bool,
     pub(super) reading: bool,
-    /// The error of a failed write. The octets that are left to read come first.
-    broken: Option<StreamError>,
     pub(super) out: Outgoing,
     /// Whether the kernel left a rest at the last flush.
     pub(super) held: bool,
@@ -67,10 +88,7 @@ impl Connection {
         Self {
             socket,
             phase: Phase::Connecting,
-            closing: false,
-            shut: false,
             reading: true,
-            broken: None,
             out,
             held: false,
             passed: 0,
@@ -92,12 +110,11 @@ impl Connection {
 
     /// The readiness that the kernel must report, if it differs from the present setting.
     pub(super) fn new_interest(&mut self) -> Option<i32> {
+        let read = if self.reads() { libc::EPOLLIN } else { 0 };
         let wanted = match self.phase {
-            Phase::Connecting => libc::EPOLLOUT,
-            Phase::Open => {
-                let read = if self.reading || self.closing { libc::EPOLLIN } else { 0 };
-                read | if self.held && self.broken.is_none() { libc::EPOLLOUT } else { 0 }
-            }
+            Phase::Connecting | Phase::ConnectingToClose => libc::EPOLLOUT,
+            Phase::Broken(_) => read,
+            Phase::Open | Phase::Closing | Phase::Shut => read | if self.held { libc::EPOLLOUT } else { 0 },
         };
         (std::mem::replace(&mut self.interest, wanted) != wanted).then_some(wanted)
     }
@@ -106,29 +123,31 @@ impl Connection {
         matches!(self.out, Outgoing::Messages(_))
     }
 
+    /// Whether octets are read: those that come after this node has closed the connection are dropped.
+    const fn reads(&self) -> bool {
+        self.reading || self.phase.is_closed_here()
+    }
+
     /// Whether a write can succeed.
     pub(super) const fn is_writable(&self) -> bool {
-        !self.closing && self.broken.is_none()
+        matches!(self.phase, Phase::Connecting | Phase::Open)
     }
 
     pub(super) const fn is_broken(&self) -> bool {
-        self.broken.is_some()
-    }
-
-    pub(super) const fn set_broken(&mut self, error: StreamError) {
-        self.broken = Some(error);
+        matches!(self.phase, Phase::Broken(_))
     }
 
     /// Whether written octets may not have reached the peer.
     pub(super) fn is_unacknowledged(&self) -> bool {
+        let shut = self.phase == Phase::Shut;
         let sent = match &self.out {
-            Outgoing::Octets(_) => is_unacknowledged(&self.socket, self.shut),
+            Outgoing::Octets(_) => is_unacknowledged(&self.socket, shut),
             // The kernel has no state of an association that is gone.
             Outgoing::Messages(messages) => {
-                sctp::is_unacknowledged(&self.socket).unwrap_or(messages.began && !self.shut)
+                sctp::is_unacknowledged(&self.socket).unwrap_or(messages.began && !shut)
             }
         };
-        (sent && self.phase == Phase::Open) || !self.out.is_empty()
+        (sent && !self.phase.is_connecting()) || !self.out.is_empty()
     }
 
     /// The result of connecting: our address once the connection is up, `None` while it is under way.
@@ -145,7 +164,7 @@ impl Connection {
 
     /// Marks the connection as up.
     pub(super) fn opened(&mut self) -> io::Result<()> {
-        self.phase = Phase::Open;
+        self.phase = if self.phase.is_closed_here() { Phase::Closing } else { Phase::Open };
         if let Outgoing::Messages(messages) = &mut self.out {
             messages.set_streams(sctp::streams(&self.socket)?);
         }
@@ -155,36 +174,35 @@ impl Connection {
     /// Passes octets to the kernel until it accepts no more, and sends the end once all octets are gone.
     pub(super) fn hand_on(&mut self) -> io::Result<()> {
         self.out.write_to(&mut self.socket)?;
-        if self.closing && self.out.is_empty() && !self.shut {
+        if self.phase == Phase::Closing && self.out.is_empty() {
             self.socket.shutdown(Shutdown::Write)?;
-            self.shut = true;
+            self.phase = Phase::Shut;
         }
         Ok(())
     }
 
     /// Reads once, if the connection is ready for it and reading is on.
     pub(super) fn read(&mut self, flags: i32, buffer: &mut [u8]) -> Read {
-        if !self.reading && !self.closing {
+        let failure = self.phase.failure();
+        if !self.reads() {
             if flags & (libc::EPOLLERR | libc::EPOLLHUP) == 0 {
                 return Read::Nothing;
             }
             let error = self.socket.take_error().ok().flatten();
             let error = error.map_or(StreamError::Reset, |error| stream_error(&error));
-            return Read::End(Some(self.broken.unwrap_or(error)));
+            return Read::End(Some(failure.unwrap_or(error)));
         }
         if flags & (libc::EPOLLIN | libc::EPOLLERR | libc::EPOLLHUP) == 0 {
             return Read::Nothing;
         }
         match self.read_socket(buffer) {
-            Ok(0) => Read::End(self.broken),
+            Ok(0) => Read::End(failure),
             Ok(count) => Read::Octets(count),
             Err(error) => match error.kind() {
                 // A TCP connection reports its end itself.
-                io::ErrorKind::WouldBlock if self.broken.is_some() && self.is_sctp() => {
-                    Read::End(self.broken)
-                }
+                io::ErrorKind::WouldBlock if failure.is_some() && self.is_sctp() => Read::End(failure),
                 io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Read::Nothing,
-                _ => Read::End(Some(self.broken.unwrap_or(stream_error(&error)))),
+                _ => Read::End(Some(failure.unwrap_or(stream_error(&error)))),
             },
         }
     }

@@ -198,19 +198,23 @@ impl Streams {
     pub fn close(&mut self, stream: StreamId, abort: bool) {
         self.pending.retain(|event| event.stream() != stream);
         let Some(connection) = self.connections.get_mut(&stream.0) else { return };
-        if connection.closing && !abort {
-            return;
-        }
-        let nothing_said = connection.phase == Phase::Connecting && connection.out.is_empty();
-        if abort || nothing_said || connection.is_broken() {
-            self.discard(stream.0, abort);
-            return;
-        }
-        connection.closing = true;
-        if connection.phase == Phase::Open {
-            self.set_deadline(stream.0, self.config.close_timeout);
-            // A closing stream has no events.
-            self.hand_on(stream.0);
+        match connection.phase {
+            Phase::ConnectingToClose | Phase::Closing | Phase::Shut if !abort => {}
+            Phase::Connecting if !abort && !connection.out.is_empty() => {
+                connection.phase = Phase::ConnectingToClose;
+            }
+            Phase::Open if !abort => {
+                connection.phase = Phase::Closing;
+                self.set_deadline(stream.0, self.config.close_timeout);
+                // A closing stream has no events.
+                self.hand_on(stream.0);
+            }
+            Phase::Connecting
+            | Phase::ConnectingToClose
+            | Phase::Open
+            | Phase::Broken(_)
+            | Phase::Closing
+            | Phase::Shut => self.discard(stream.0, abort),
         }
     }
 
@@ -319,7 +323,7 @@ impl Streams {
 
     fn serve(&mut self, stream: u64, flags: i32, buffer: &mut [u8]) -> Option<Served> {
         let connection = self.connections.get_mut(&stream)?;
-        if connection.phase == Phase::Connecting {
+        if connection.phase.is_connecting() {
             return self.connected(stream).map(Served::Event);
         }
         if flags & libc::EPOLLOUT != 0 && connection.held {
@@ -328,7 +332,7 @@ impl Streams {
             return self.hand_on(stream).map(Served::Event);
         }
         match connection.read(flags, buffer) {
-            Read::Octets(count) if !connection.closing => {
+            Read::Octets(count) if !connection.phase.is_closed_here() => {
                 if connection.is_broken() {
                     self.ready.push_back((stream, flags.cast_unsigned()));
                 }
@@ -353,7 +357,7 @@ impl Streams {
         if let Err(error) = connection.opened() {
             return self.finish(stream, Some(stream_error(&error)));
         }
-        let closing = connection.closing;
+        let closing = connection.phase.is_closed_here();
         if closing {
             self.set_deadline(stream, self.config.close_timeout);
         } else {
@@ -413,7 +417,7 @@ impl Streams {
                     connection.deadline = None;
                     let error = match connection.outcome() {
                         // The connection came up at the last moment: the next event reports it.
-                        Ok(Some(_)) if connection.phase == Phase::Connecting => continue,
+                        Ok(Some(_)) if connection.phase.is_connecting() => continue,
                         Ok(_) => StreamError::TimedOut,
                         // The error that routers reported meanwhile (sk_err_soft) is more exact than the timeout.
                         Err(error) => stream_error(&error),
@@ -429,7 +433,7 @@ impl Streams {
     /// Passes the queue of a connection to the kernel.
     fn hand_on(&mut self, stream: u64) -> Option<StreamEvent<'static>> {
         let connection = self.connections.get_mut(&stream)?;
-        if connection.phase == Phase::Connecting || connection.is_broken() {
+        if connection.phase.is_connecting() || connection.is_broken() {
             return None;
         }
         let before = connection.out.len();
@@ -441,8 +445,8 @@ impl Streams {
         let was_held = mem::replace(&mut connection.held, unsent > 0);
         if let Err(error) = result {
             // What the peer wrote before must still be read.
-            if connection.reading && !connection.closing {
-                connection.set_broken(stream_error(&error));
+            if connection.reading && !connection.phase.is_closed_here() {
+                connection.phase = Phase::Broken(stream_error(&error));
                 self.watch(stream);
                 // The kernel reports the failure of an association once only, and has done so.
                 self.ready.push_back((stream, libc::EPOLLIN.cast_unsigned()));
@@ -451,7 +455,8 @@ impl Streams {
             return self.finish(stream, Some(stream_error(&error)));
         }
         connection.passed += before - unsent;
-        let news = (was_held || unsent > 0 || connection.passed >= REPORT_EVERY) && !connection.closing;
+        let news = (was_held || unsent > 0 || connection.passed >= REPORT_EVERY)
+            && !connection.phase.is_closed_here();
         if news {
             connection.passed = 0;
         }
@@ -462,15 +467,15 @@ impl Streams {
     /// Removes a connection that has ended; returns the event, unless this node closed the connection.
     fn finish(&mut self, stream: u64, error: Option<StreamError>) -> Option<StreamEvent<'static>> {
         let connection = self.connections.get(&stream)?;
-        if connection.closing {
+        if connection.phase.is_closed_here() {
             self.discard(stream, false);
             return None;
         }
         let unacknowledged = connection.is_unacknowledged();
-        match (connection.phase, error) {
-            (Phase::Connecting, _) => self.counters.connect_failed += 1,
-            (Phase::Open, None) => self.counters.ended += 1,
-            (Phase::Open, Some(_)) => self.counters.broken += 1,
+        match error {
+            _ if connection.phase.is_connecting() => self.counters.connect_failed += 1,
+            None => self.counters.ended += 1,
+            Some(_) => self.counters.broken += 1,
         }
         self.remove(stream, error.is_some());
         Some(StreamEvent::Closed { stream: StreamId(stream), error, unacknowledged })
