@@ -8,7 +8,7 @@ use signalbox_core::{IfIndex, Key, Time, invariant};
 
 use super::Resources;
 use super::filters::Filters;
-use super::group::{Grant, GrantExtra, Group, Installed, Parameters, Terms, least_common};
+use super::group::{Grant, GrantExtra, Group, InKernel, Installed, Parameters, Terms, least_common};
 use super::link::Charge;
 use super::members::Members;
 use super::outputs::id_of;
@@ -152,9 +152,7 @@ impl Resources {
             booked: false,
             account: AccountId::default(),
             opener: self.shared_requester(&request.requester),
-            held: request.held,
-            announced: false,
-            standing: false,
+            in_kernel: if request.held { InKernel::Held } else { InKernel::ToCome },
             pending: 0,
             queued: None,
         };
@@ -215,7 +213,7 @@ impl Resources {
         let same = !flows_change
             && group.ifindex == reservation.ifindex
             && group.parameters.installed == parameters.installed;
-        let changed = !group.booked || !same || group.held != held;
+        let changed = !group.booked || !same || (group.in_kernel == InKernel::Held) != held;
         self.unbook(key, flows_change);
         let Some(group) = invariant!(self.groups.get_mut(key), "an unbooked reservation stays") else {
             return;
@@ -223,11 +221,16 @@ impl Resources {
         if changed {
             self.outputs.preserve(key, group);
         }
-        if held && core::mem::take(&mut group.announced) {
-            group.standing = false;
-            self.outputs.remove(key);
+        match group.in_kernel {
+            announced if held => {
+                if announced.is_announced() {
+                    self.outputs.remove(key);
+                }
+                group.in_kernel = InKernel::Held;
+            }
+            InKernel::Held => group.in_kernel = InKernel::ToCome,
+            InKernel::ToCome | InKernel::Announced | InKernel::Standing => {}
         }
-        group.held = held;
         group.ifindex = reservation.ifindex;
         group.filters = Filters::of(&reservation.filters);
         group.parameters = parameters;
@@ -310,7 +313,7 @@ impl Resources {
         if let Some(session) = group.session {
             self.sessions.remove((group.ifindex, group.protocol, session), key);
         }
-        if group.announced {
+        if group.in_kernel.is_announced() {
             self.outputs.remove(key);
         }
         Some(group)

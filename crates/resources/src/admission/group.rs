@@ -178,16 +178,44 @@ pub(crate) struct Group {
     pub(crate) account: AccountId,
     /// The requester of its first grant, whose source has its place at the link.
     pub(crate) opener: Arc<Requester>,
-    /// All its grants are held back only, so the kernel does not have it.
-    pub(crate) held: bool,
-    /// Its installation was reported to the kernel.
-    pub(crate) announced: bool,
-    /// The kernel's last answer confirmed it.
-    pub(crate) standing: bool,
+    pub(crate) in_kernel: InKernel,
     /// Number of answers that are due.
     pub(crate) pending: u32,
     /// Position in the queue of outputs of an installation that was not polled yet.
     pub(crate) queued: Option<NonZeroU64>,
+}
+
+/// What the kernel has of a reservation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InKernel {
+    /// Nothing: all its grants are held back only.
+    Held,
+    /// Nothing yet: its first installation was not polled.
+    ToCome,
+    /// Its installation was polled. The kernel's last answer did not confirm it, or there is no answer yet.
+    Announced,
+    /// The kernel's last answer confirmed it.
+    Standing,
+}
+
+impl InKernel {
+    /// Whether an installation was polled, so that the kernel may have it.
+    pub(crate) const fn is_announced(self) -> bool {
+        matches!(self, Self::Announced | Self::Standing)
+    }
+
+    /// Its installation is polled.
+    pub(crate) const fn announce(&mut self) {
+        if !self.is_announced() {
+            *self = Self::Announced;
+        }
+    }
+
+    /// Takes an answer of the kernel. False: nothing is new.
+    pub(crate) fn answered(&mut self, stands: bool) -> bool {
+        let answered = if stands { Self::Standing } else { Self::Announced };
+        self.is_announced() && core::mem::replace(self, answered) != answered
+    }
 }
 
 impl Group {

@@ -41,7 +41,7 @@ use crate::request::{
 use crate::token::{Keys, Mac, Token, TokenError, UsedTokens, wall_seconds};
 pub use decided::Decided;
 use flow::Flows;
-use group::{Grant, Group, Parameters, Terms, number_of};
+use group::{Grant, Group, InKernel, Parameters, Terms, number_of};
 use link::{Freed, Link};
 use outputs::Outputs;
 use sessions::Sessions;
@@ -348,8 +348,7 @@ impl Resources {
             return;
         };
         group.pending -= 1;
-        if group.standing != result.is_ok() {
-            group.standing = result.is_ok();
+        if group.in_kernel.answered(result.is_ok()) {
             for member in group.members.iter() {
                 self.changes.note(|| GrantId(member.to_u64()));
             }
@@ -358,7 +357,7 @@ impl Resources {
         if let Err(error) = result
             && group.pending == 0
             && group.queued.is_none()
-            && !group.held
+            && group.in_kernel != InKernel::Held
         {
             self.lose(key, LostWhy::KernelRefused(error));
         }

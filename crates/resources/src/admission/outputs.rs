@@ -62,7 +62,7 @@ impl Outputs {
         else {
             return;
         };
-        *queued = if group.announced {
+        *queued = if group.in_kernel.is_announced() {
             Queued::InstallOld(id_of(key), Box::new(group.reservation(Vec::new())))
         } else {
             Queued::Nothing
@@ -116,7 +116,7 @@ impl Outputs {
                     }
                     let group = groups.get_mut(key)?;
                     group.queued = None;
-                    group.announced = true;
+                    group.in_kernel.announce();
                     group.pending = group.pending.saturating_add(1);
                     let filters = self.lent.take().map(|lent| lent.filters).unwrap_or_default();
                     let reservation = self.lent.insert(group.reservation(filters));

@@ -3,6 +3,7 @@
 use signalbox_core::{IfIndex, Key, invariant};
 
 use super::Resources;
+use super::group::InKernel;
 use super::outputs::id_of;
 use crate::request::GrantId;
 use crate::view::{LinkView, ReservationView, ServiceView};
@@ -112,7 +113,7 @@ impl Resources {
             charged: group.parameters.charge.rate,
             since: grant.since,
             policing: grant.terms.policing,
-            in_kernel: group.standing,
+            in_kernel: group.in_kernel == InKernel::Standing,
         })
     }
 }

@@ -57,6 +57,20 @@ fn a_change_back_cancels_the_installation() {
     assert_eq!((kernel(&mut resources), kernel(&mut resources)), (Some(6), None));
 }
 
+/// An installation that was queued before the flow lost the resources goes to the kernel before the removal. Its answer says
+/// nothing about what stands then.
+#[test]
+fn what_was_queued_before_does_not_make_held_resources_stand() {
+    let mut resources = start(config());
+    let grant = admit(&mut resources, &request_of(1, 6)).grant;
+    assert_eq!(kernel(&mut resources), Some(6));
+    assert!(resources.reservation(grant).unwrap().in_kernel);
+    resources.modify(NOW, grant, &request_of(1, 7)).unwrap();
+    resources.modify(NOW, grant, &held(1, 7)).unwrap();
+    assert_eq!((kernel(&mut resources), kernel(&mut resources)), (Some(7), Some(0)));
+    assert!(!resources.reservation(grant).unwrap().in_kernel);
+}
+
 /// In a session the larger grant is booked, and the kernel gets what is not only held back.
 #[test]
 fn a_session_installs_what_is_not_held() {
