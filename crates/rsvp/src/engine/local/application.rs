@@ -34,13 +34,26 @@ pub(in crate::engine) struct Application {
     /// Its number as a next hop of the session.
     hop: u32,
     sender: Option<Key>,
-    reserve: Option<Box<ReserveRequest>>,
-    /// A confirmation was requested and not forwarded yet.
-    confirm: bool,
-    /// A confirmation was requested for this or an earlier reservation: a ResvConf may be for it.
-    asked: bool,
+    reserve: Option<Reserve>,
     /// The interface by which it receives data, if it named one.
     pub(in crate::engine) receives: Option<Iface>,
+}
+
+/// What an application reserves.
+#[derive(Debug)]
+struct Reserve {
+    request: Box<ReserveRequest>,
+    confirmation: Confirmation,
+}
+
+/// The confirmation of a reservation (RFC 2205 §2.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Confirmation {
+    NotRequested,
+    /// It was requested, and that was not forwarded yet.
+    Due,
+    /// It was requested for this or an earlier reservation: a ResvConf may be for it.
+    Requested,
 }
 
 impl Application {
@@ -51,7 +64,7 @@ impl Application {
 
 impl Application {
     pub(super) fn reserve_mut(&mut self) -> Option<&mut ReserveRequest> {
-        self.reserve.as_deref_mut()
+        self.reserve.as_mut().map(|reserve| &mut *reserve.request)
     }
 }
 
@@ -128,15 +141,7 @@ impl Rsvp {
         if let Some(record) = self.sessions.get_mut(key) {
             record.extra().applications.push(id);
         }
-        let application = Application {
-            session: key,
-            hop,
-            sender: None,
-            reserve: None,
-            confirm: false,
-            asked: false,
-            receives: None,
-        };
+        let application = Application { session: key, hop, sender: None, reserve: None, receives: None };
         self.clients.applications.insert(id, application);
         tracing::debug!(id, %session, "application registered");
         // An application that registers later gets a report of the senders that are known (RFC 2205 §2.10).
@@ -173,7 +178,7 @@ impl Rsvp {
     fn others_ask(&self, id: u64, session: Key) -> impl Iterator<Item = &ReserveRequest> {
         self.applications_of(session)
             .filter(move |(other, _)| *other != id)
-            .filter_map(|(_, one)| one.reserve.as_deref())
+            .filter_map(|(_, one)| one.reserve.as_ref().map(|reserve| &*reserve.request))
     }
 
     /// Reports a confirmation to the application that requested it; if that is not known, to those whose request fits.
@@ -186,15 +191,17 @@ impl Rsvp {
         flowspec: Option<FlowSpec>,
         senders: Vec<Filter>,
     ) {
-        let suits = |request: &ReserveRequest| {
+        let suits = |Reserve { request, confirmation }: &Reserve| {
             let mut named = request.flows.iter().flat_map(|flow| &flow.senders);
-            request.style == style && (!style.is_explicit() || named.any(|sender| senders.contains(sender)))
+            *confirmation != Confirmation::NotRequested
+                && request.style == style
+                && (!style.is_explicit() || named.any(|sender| senders.contains(sender)))
         };
         let applications: Vec<u64> = self
             .applications_of(session)
             .filter(|(id, one)| match asked {
                 Some(asked) => *id == asked,
-                None => one.asked && one.reserve.as_deref().is_some_and(suits),
+                None => one.reserve.as_ref().is_some_and(suits),
             })
             .map(|(id, _)| id)
             .collect();
@@ -351,14 +358,18 @@ impl Rsvp {
             .applications
             .get(&id)
             .and_then(|one| one.reserve.as_ref())
-            .is_some_and(|old| old.style != request.style);
+            .is_some_and(|old| old.request.style != request.style);
         if changes_style {
             self.end_local(id, session, resources);
         }
         if let Some(application) = self.clients.applications.get_mut(&id) {
-            application.confirm = request.confirm;
-            application.asked |= request.confirm;
-            application.reserve = Some(Box::new(request));
+            let former = application.reserve.as_ref().map(|former| former.confirmation);
+            let confirmation = match former {
+                _ if request.confirm => Confirmation::Due,
+                None | Some(Confirmation::NotRequested) => Confirmation::NotRequested,
+                Some(Confirmation::Due | Confirmation::Requested) => Confirmation::Requested,
+            };
+            application.reserve = Some(Reserve { request: Box::new(request), confirmation });
         }
         self.drop_unwanted(id, session, resources);
         self.apply_reserve(id, resources);
@@ -382,7 +393,7 @@ impl Rsvp {
         else {
             return;
         };
-        let (hop, Some(request)) = (application.hop, &application.reserve) else { return };
+        let (hop, Some(Reserve { request, .. })) = (application.hop, &application.reserve) else { return };
         if !request.style.is_explicit() {
             return;
         }
@@ -413,11 +424,12 @@ impl Rsvp {
     pub(in crate::engine) fn apply_reserve(&mut self, id: u64, resources: &mut dyn Admission) {
         // It may have closed since it was entered in `pending`.
         let Some(application) = self.clients.applications.get(&id) else { return };
-        let (session, hop, confirm) = (application.session, application.hop, application.confirm);
-        let Some(request) = application.reserve.clone() else { return };
+        let Some(Reserve { request, confirmation }) = &application.reserve else { return };
+        let (session, hop) = (application.session, application.hop);
+        let (request, confirms) = (request.clone(), *confirmation == Confirmation::Due);
         let in_place = self.sessions.get(session).and_then(|one| one.style);
         let conflict = in_place.filter(|style| *style != request.style);
-        let receiver = if confirm { self.receiver_of(session) } else { None };
+        let receiver = if confirms { self.receiver_of(session) } else { None };
         let wanted = Wanted {
             session,
             style: request.style,
@@ -482,8 +494,12 @@ impl Rsvp {
             }
         }
         self.send_upstream(upstream, session, Tears::Send, asked.filter(|_| done));
-        if done && let Some(application) = self.clients.applications.get_mut(&id) {
-            application.confirm = false;
+        let application = self.clients.applications.get_mut(&id);
+        if let Some(reserve) = application.and_then(|application| application.reserve.as_mut())
+            && done
+            && reserve.confirmation == Confirmation::Due
+        {
+            reserve.confirmation = Confirmation::Requested;
         }
     }
 
@@ -531,7 +547,6 @@ impl Rsvp {
     fn withdraw_reservation(&mut self, id: u64, resources: &mut dyn Admission) -> Result<(), Refused> {
         let session = self.application(id)?.session;
         let application = self.clients.applications.get_mut(&id).ok_or(Refused::NoSession)?;
-        application.asked = false;
         if application.reserve.take().is_none() {
             return Err(Refused::NothingToRelease);
         }
