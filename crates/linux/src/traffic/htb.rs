@@ -23,6 +23,11 @@ pub(super) const MAJOR: u32 = 0x5342 << 16;
 const LEAF: u32 = 0x5343 << 16;
 /// Major number of the queue of excess.
 const EXCESS_LEAF: u32 = 0x5344 << 16;
+/// Major number of the bounded queue of the first class of the pool; those of the others follow.
+const OWN_LEAF: u32 = 0x6000;
+/// What a bounded queue has room for: the octets of this part of a second, and 16 packets.
+const PARTS_OF_SECOND: u64 = 5;
+const PACKETS: u64 = 16 * 1500;
 const ROOT_CLASS: u16 = 1;
 /// Minor number of the class of all packets without a reservation.
 pub(super) const BEST_EFFORT: u16 = 2;
@@ -299,6 +304,25 @@ impl Queues {
         self.class(batch, flags, minor, class_id(ROOT_CLASS), rates, priority);
     }
 
+    /// Appends a request for a bounded queue of a class of the pool: without one it has room for as many packets as the interface says, a
+    /// thousand as a rule. `burst` octets have room at least.
+    pub(super) fn bound(&self, batch: &mut Batch, minor: u16, rate: u64, burst: u32) {
+        let room = (rate / PARTS_OF_SECOND).saturating_add(PACKETS).max(burst.into());
+        batch
+            .begin(
+                libc::RTM_NEWQDISC,
+                libc::NLM_F_CREATE,
+                &message(self.ifindex, own_leaf(minor), class_id(minor)),
+            )
+            .attribute(TCA_KIND, b"bfifo\0")
+            .attribute(TCA_OPTIONS, &u32::try_from(room).unwrap_or(u32::MAX).to_ne_bytes());
+    }
+
+    /// Appends a request that takes this bound away.
+    pub(super) fn unbound(&self, batch: &mut Batch, minor: u16) {
+        batch.begin(libc::RTM_DELQDISC, 0, &message(self.ifindex, own_leaf(minor), class_id(minor)));
+    }
+
     fn class(&self, batch: &mut Batch, flags: i32, minor: u16, parent: u32, rates: [u64; 2], priority: u32) {
         let [rate, ceiling] = rates;
         let mut parameters = Vec::with_capacity(44);
@@ -409,6 +433,11 @@ impl Queues {
     }
 }
 
+/// The number of the bounded queue of a class of the pool.
+const fn own_leaf(minor: u16) -> u32 {
+    (OWN_LEAF + (minor - POOL) as u32) << 16
+}
+
 const fn priority(minor: u16) -> u32 {
     match minor {
         GUARANTEED => FIRST,
@@ -464,6 +493,10 @@ mod tests {
             .collect();
         assert_eq!(minors.iter().collect::<BTreeSet<_>>().len(), minors.len());
         assert_eq!(minors.len(), FIXED_CLASSES + usize::from(MOST_CLASSES));
+        // The kernel gives numbers from 8000: on to queues without one.
+        let leaves: BTreeSet<u32> = (0..MOST_CLASSES).map(|number| own_leaf(own(number))).collect();
+        assert!(leaves.len() == usize::from(MOST_CLASSES) && leaves.iter().all(|leaf| leaf >> 16 < 0x8000));
+        assert!(![MAJOR, LEAF, EXCESS_LEAF].iter().any(|taken| leaves.contains(taken)));
         assert_eq!(shared(ServiceClass::Dscp(0x7f)), shared(ServiceClass::Dscp(0x3f)));
     }
 

@@ -5,7 +5,9 @@ use std::fmt;
 use std::time::Duration;
 
 use signalbox_core::IfIndex;
-use signalbox_core::traffic::{Excess, Reservation, ReserveError, ServiceClass, Treatment};
+use signalbox_core::traffic::{
+    Excess, FlowFilter, Reservation, ReserveError, ServiceClass, TrafficSpec, Treatment,
+};
 
 use super::bpf::{Encoded, Loaded, Program};
 use super::config::{Capabilities, Enforcement, LinkConfig, Policing};
@@ -35,6 +37,10 @@ impl fmt::Display for Missing {
     }
 }
 
+/// A bucket that each packet finds full.
+const UNPOLICED: TrafficSpec =
+    TrafficSpec { rate: u64::MAX, burst: u32::MAX, peak: None, min_policed: 0, max_packet: 0 };
+
 /// The method by which packets find their class.
 #[derive(Debug)]
 enum Classifier {
@@ -49,6 +55,8 @@ pub(super) struct Place {
     queue: u16,
     /// Share of a common class, octets a second; 0 where the queue is the reservation's own.
     share: u64,
+    /// Its packets wait in a bounded queue, and are not policed.
+    shaped: bool,
     filters: Filters,
 }
 
@@ -199,7 +207,8 @@ impl Link {
                 continue;
             };
             let share = if own { 0 } else { reservation.rate() };
-            let place = Place { slot: self.fresh, queue, share, filters: Filters::Bpf(filters) };
+            let shaped = self.shapes(&reservation, queue);
+            let place = Place { slot: self.fresh, queue, share, shaped, filters: Filters::Bpf(filters) };
             if self.install(&reservation, &place, None).is_err() {
                 continue;
             }
@@ -279,7 +288,11 @@ impl Link {
         if old.is_none() && slot == self.fresh {
             self.fresh += 1;
         }
+        let shaped = self.shapes(reservation, queue);
         let share = if htb::is_own(queue) {
+            if old.is_some_and(|old| old.shaped && old.queue == queue) && !shaped {
+                self.queues.unbound(requests, queue);
+            }
             self.serve(reservation, queue, requests);
             0
         } else {
@@ -287,7 +300,7 @@ impl Link {
             *share = share.saturating_add(reservation.rate());
             reservation.rate()
         };
-        Ok(Place { slot, queue, share, filters })
+        Ok(Place { slot, queue, share, shaped, filters })
     }
 
     /// Appends a request to serve the common class `queue` at the sum of its reservations.
@@ -308,6 +321,7 @@ impl Link {
             Excess::Drop => 0,
             Excess::BestEffort => htb::EXCESS,
         };
+        let traffic = if new.shaped { &UNPOLICED } else { traffic };
         let flow = Flow { traffic, queue: new.queue, excess, mark_dscp: *mark_dscp };
         match (&mut self.classifier, &new.filters, old.map(|old| (&old.filters, old.queue))) {
             (Classifier::Bpf(program), Filters::Bpf(new_filters), None) => {
@@ -356,6 +370,9 @@ impl Link {
 
     /// Appends a request that ends the service of an own queue.
     pub(super) fn idle(&self, place: &Place, requests: &mut Batch) {
+        if place.shaped {
+            self.queues.unbound(requests, place.queue);
+        }
         if htb::is_own(place.queue) {
             self.queues.change(requests, place.queue, 0, None, false);
         }
@@ -366,17 +383,28 @@ impl Link {
         self.serve(reservation, place.queue, requests);
     }
 
+    /// Whether the packets of a reservation wait in its queue for their time, instead of being policed: those of TCP, which takes a loss
+    /// for congestion and then sends less than its rate. Where the queue is served faster than the tokens come (RFC 2212), packets would
+    /// leave too early.
+    fn shapes(&self, reservation: &Reservation, queue: u16) -> bool {
+        let tcp = |filter: &FlowFilter| filter.protocol == Some(libc::IPPROTO_TCP as u8);
+        matches!(self.classifier, Classifier::Bpf(_))
+            && htb::is_own(queue)
+            && reservation.rate() == reservation.traffic.rate
+            && reservation.filters.iter().all(tcp)
+    }
+
     fn serve(&self, reservation: &Reservation, queue: u16, requests: &mut Batch) {
-        let Reservation { traffic, excess, .. } = reservation;
-        let unpoliced = matches!(self.classifier, Classifier::Nft(_));
-        let ceiling = (unpoliced && *excess == Excess::Drop).then_some(traffic.rate);
-        self.queues.change(
-            requests,
-            queue,
-            reservation.rate(),
-            ceiling,
-            unpoliced && *excess == Excess::BestEffort,
-        );
+        let Reservation { traffic, excess, mark_dscp, .. } = reservation;
+        let shaped = self.shapes(reservation, queue);
+        let unpoliced = shaped || matches!(self.classifier, Classifier::Nft(_));
+        // The next nodes take all packets with the code point for conforming ones.
+        let bounded = *excess == Excess::Drop || shaped && mark_dscp.is_some();
+        let ceiling = (unpoliced && bounded).then_some(traffic.rate);
+        self.queues.change(requests, queue, reservation.rate(), ceiling, unpoliced && !bounded);
+        if shaped {
+            self.queues.bound(requests, queue, traffic.rate, traffic.burst);
+        }
     }
 
     /// Takes the rates of `new`, and appends requests for the link itself, best effort and signaling. Own queues without a

@@ -33,6 +33,7 @@ mod traffic_flows;
 mod traffic_integrated;
 mod traffic_ipsec;
 mod traffic_kept;
+mod traffic_shaped;
 mod traffic_signaling;
 mod valid_mark;
 mod vrf;
