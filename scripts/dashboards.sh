@@ -1,7 +1,8 @@
 #!/bin/bash
 # Checks the dashboard for Grafana and the alert rules for Prometheus (contrib/): the dashboard is what its program builds, the rules
 # pass their tests, and on the metrics of a real network that Prometheus reads, each expression of both gives data.
-# `dashboards.sh --write` builds the dashboard anew first. Needs root for the network.
+# `dashboards.sh --write` builds the dashboard anew first. Needs root for the network. SIGNALBOX_BIN: a folder with the programs, if they are
+# not to be built.
 set -eu
 . "$(dirname "$0")/env.sh"
 scripts/setup.sh dashboards
@@ -39,8 +40,11 @@ promtool test rules contrib/prometheus/signalbox.test.yml
 
 say "each expression gives data on the metrics of a network"
 [ "$(id -u)" = 0 ] || die "the network needs root"
-[ -x "$bin/signalbox-lab" ] && [ -x "$bin/signalboxd" ] ||
+if [ -n "${SIGNALBOX_BIN:-}" ]; then
+    bin=$SIGNALBOX_BIN
+else
     cargo build --quiet --release --locked -p signalboxd -p signalbox -p signalbox-lab-command
+fi
 bin=$(cd "$bin" && pwd)
 export bin place
 # The lab has lists of namespaces and of labs of its own: what else runs on this machine is not in its way.

@@ -1,20 +1,24 @@
 #!/usr/bin/python3
 """The pages of the site, and its links.
 
-usage: site.py lay PLACE      lays out in PLACE/src the pages that docs/site/SUMMARY.md names, at their paths in the repository, with each
-                              file that they link to; a page that is linked and not named is an error
-       site.py check PLACE    follows each link of the site in PLACE/book, to the heading that it names
+usage: site.py lay PLACE PROGRAMS   lays out in PLACE/src the pages that docs/site/SUMMARY.md names, at their paths in the repository, with
+                                    each file that they link to, and the page of the commands, which is their help; a page that is linked
+                                    and not named is an error
+       site.py check PLACE          follows each link of the site in PLACE/book, to the heading that it names
 """
 import html
 import html.parser
 import pathlib
 import re
 import shutil
+import subprocess
 import sys
 import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SUMMARY = ROOT / "docs/site/SUMMARY.md"
+# Made of the help of the programs.
+COMMANDS = ROOT / "docs/commands.md"
 # Links and pictures of Markdown; a title may follow the address.
 LINK = re.compile(r"(\]\()([^)\s]+)((?:\s+\"[^\"]*\")?\))")
 FENCE = re.compile(r"^(```|~~~)")
@@ -67,9 +71,29 @@ def list_of(directory, pages):
     )
 
 
+def commands(programs):
+    """The help of all commands, as a page."""
+    found = []
+
+    def ask(*command):
+        text = subprocess.run([programs / command[0], *command[1:], "--help"], check=True, stdout=subprocess.PIPE, text=True).stdout
+        found.append((" ".join(command), text))
+        listed = re.search(r"^Commands:\n((?:  .*\n)+)", text, re.MULTILINE)
+        for line in listed.group(1).splitlines() if listed else []:
+            name = re.match(r"  ([a-z]\S*)", line)
+            if name and name.group(1) != "help":
+                ask(*command, name.group(1))
+
+    ask("signalbox")
+    ask("signalboxd")
+    parts = [f"{'##' if ' ' not in name else '###'} {name}\n\n```text\n{text.rstrip()}\n```\n" for name, text in found]
+    return "# Commands\n\nThis page is the help of the programs: `--help` behind any command prints it.\n\n" + "\n".join(parts)
+
+
 class Layout:
-    def __init__(self, place):
+    def __init__(self, place, programs):
         self.to = place / "src"
+        self.programs = programs
         self.pages = [ROOT / link for link in links(SUMMARY.read_text())]
         self.wrong = []
 
@@ -113,7 +137,7 @@ class Layout:
         shutil.copyfile(ROOT / "docs/site/book.toml", self.to.parent / "book.toml")
         (self.to / "SUMMARY.md").write_text(SUMMARY.read_text())
         for page in self.pages:
-            text = page.read_text()
+            text = commands(self.programs) if page == COMMANDS else page.read_text()
             self.put(page, laid(text))
             for link in links(text):
                 self.follow(page, link)
@@ -165,6 +189,6 @@ def check(book):
 
 
 if __name__ == "__main__":
-    what, place = sys.argv[1], pathlib.Path(sys.argv[2]).resolve()
-    wrong = Layout(place).all() if what == "lay" else check(place / "book")
+    what, place, *programs = [sys.argv[1], *(pathlib.Path(path).resolve() for path in sys.argv[2:])]
+    wrong = Layout(place, *programs).all() if what == "lay" else check(place / "book")
     sys.exit("\n".join(wrong) if wrong else 0)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Makes the documentation into a site, target/site/book/index.html, and follows each of its links. The pages stay where they are:
 # docs/site/SUMMARY.md says which ones belong to the site, in which order. Then runs each command of the tutorials
-# and of the troubleshooting, which needs root.
+# and of the troubleshooting, which needs root. SIGNALBOX_BIN: a folder with the programs, if they are not to be built.
 set -eu
 . "$(dirname "$0")/env.sh"
 scripts/setup.sh site
@@ -22,8 +22,16 @@ if [ -z "$mdbook" ] || ! at_least "$("$mdbook" --version | sed 's/.*v//')" "$ver
     fi
 fi
 
+if [ -n "${SIGNALBOX_BIN:-}" ]; then
+    bin=$SIGNALBOX_BIN
+else
+    cargo build --quiet --release --locked -p signalboxd -p signalbox -p signalbox-lab-command
+fi
+bin=$(cd "$bin" && pwd)
+export bin
+
 say "the pages"
-scripts/site.py lay "$place"
+scripts/site.py lay "$place" "$bin"
 log=$place/mdbook.log
 "$mdbook" build "$place" >"$log" 2>&1 || { cat "$log"; die "mdBook failed"; }
 if grep -qE 'WARN|ERROR' "$log"; then
@@ -34,10 +42,6 @@ say "the links"
 scripts/site.py check "$place"
 say "the commands of the tutorials"
 if [ "$(id -u)" = 0 ]; then
-    [ -x "$bin/signalbox-lab" ] && [ -x "$bin/signalboxd" ] ||
-        cargo build --quiet --release --locked -p signalboxd -p signalbox -p signalbox-lab-command
-    bin=$(cd "$bin" && pwd)
-    export bin
     # The labs of the tutorials have lists of namespaces and of labs of their own: what else runs on this machine is not in their way.
     # shellcheck disable=SC2016 # expanded in the other mount namespace
     unshare --mount --propagation private bash -euc '
