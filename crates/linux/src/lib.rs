@@ -54,7 +54,7 @@ pub mod traffic;
 pub use error::OpenError;
 pub use io::{Batch, Failure, Io, IoConfig, IpCounters, Judged, Ready, UdpCounters, Undeliverable, Waker};
 pub use leftovers::Leftovers;
-pub use netlink::{Change, MulticastRoute, interface_names, rules_before};
+pub use netlink::{Change, MulticastRoute, interface_names, rules_before, sent_octets};
 pub use scope::Scope;
 pub use stream::kernel_speaks_sctp;
 pub use sys::kernel_version;

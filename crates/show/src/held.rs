@@ -95,5 +95,6 @@ pub fn interface(link: &LinkView<'_>) -> v1::Interface {
         services: services.collect(),
         enforcement: None,
         addresses: Vec::new(),
+        sent_octets: None,
     }
 }

@@ -3314,6 +3314,10 @@ pub struct Interface {
     /// Its addresses. Reports of changes leave them out.
     #[prost(string, repeated, tag = "10")]
     pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Octets of all packets that have left by it, reserved or not, as the kernel counts them. Absent in events, and where the kernel
+    /// was not asked.
+    #[prost(uint64, optional, tag = "11")]
+    pub sent_octets: ::core::option::Option<u64>,
 }
 impl ::prost::Name for Interface {
     const NAME: &'static str = "Interface";

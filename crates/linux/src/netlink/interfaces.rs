@@ -15,6 +15,7 @@ const IFLA_MTU: u16 = 4;
 const IFLA_QDISC: u16 = 6;
 const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
+const IFLA_STATS64: u16 = 23;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 /// Within IFLA_INFO_DATA of a VRF: its routing table.
@@ -95,6 +96,16 @@ pub(crate) struct LinkLayer {
     pub(crate) master: u32,
     /// Whether it is a VRF.
     pub(crate) vrf: bool,
+    /// Octets of the packets that have left by it, without the headers of the link; `None`: the kernel does not say it.
+    pub(crate) sent: Option<u64>,
+}
+
+/// Octets of the packets that were sent, by the kernel's statistics of an interface (`struct rtnl_link_stats64`): it begins with the
+/// packets received and sent, and their octets with the headers of the link.
+fn sent(statistics: &[u8], link_header: u32) -> Option<u64> {
+    let [_, packets, _, octets, ..] = *statistics.as_chunks::<8>().0 else { return None };
+    let headers = u64::from_ne_bytes(packets).saturating_mul(link_header.into());
+    Some(u64::from_ne_bytes(octets).saturating_sub(headers))
 }
 
 /// All interfaces, whether or not they are up. Interfaces that change all the time are an error: reservations at one that is missing in
@@ -105,12 +116,14 @@ pub(crate) fn links(connection: &mut Connection) -> io::Result<Vec<LinkLayer>> {
         let [_, _, t0, t1, i0, i1, i2, i3, ..] = *fixed;
         let name = find(attributes, IFLA_IFNAME)?;
         let ethernet = WITH_ETHERNET_HEADER.contains(&u16::from_ne_bytes([t0, t1]));
+        let link_header = if ethernet { 14 } else { 0 };
         Some(LinkLayer {
             ifindex: u32::from_ne_bytes([i0, i1, i2, i3]),
             name: String::from_utf8_lossy(name).trim_end_matches('\0').to_owned(),
-            link_header: if ethernet { 14 } else { 0 },
+            link_header,
             master: find(attributes, IFLA_MASTER).and_then(u32_of).unwrap_or(0),
             vrf: find(attributes, IFLA_LINKINFO).and_then(vrf_table).is_some(),
+            sent: find(attributes, IFLA_STATS64).and_then(|statistics| sent(statistics, link_header)),
         })
     })?;
     connection.whole().map(|()| links)
@@ -251,6 +264,16 @@ mod tests {
     }
 
     /// RSVPIS-2215-3.1-01: the kind that the kernel reports decides.
+    /// The capacity of a link counts octets of packets, so its use does too.
+    #[test]
+    fn what_a_link_has_sent_is_counted_without_its_headers() {
+        let numbers = |of: &[u64]| of.iter().flat_map(|one| one.to_ne_bytes()).collect::<Vec<_>>();
+        assert_eq!(sent(&numbers(&[1, 10, 2, 1_140, 5]), 14), Some(1_000));
+        assert_eq!(sent(&numbers(&[1, 10, 2, 1_140]), 0), Some(1_140));
+        assert_eq!(sent(&numbers(&[1, 10, 2, 100]), 14), Some(0));
+        assert_eq!(sent(&numbers(&[1, 10, 2]), 14), None, "an older kernel");
+    }
+
     #[test]
     fn tunnels_are_known_by_their_kind() {
         let info = |kind: &str| {

@@ -39,6 +39,15 @@ pub fn interface_names() -> io::Result<Vec<String>> {
     Ok(links.into_iter().map(|link| link.name).collect())
 }
 
+/// How many octets of packets have left by each interface of this network namespace, by its number. It needs no privilege.
+///
+/// # Errors
+/// The kernel refuses the request.
+pub fn sent_octets() -> io::Result<BTreeMap<IfIndex, u64>> {
+    let links = interfaces::links(&mut codec::Connection::open()?)?;
+    Ok(links.into_iter().filter_map(|link| Some((IfIndex(link.ifindex), link.sent?))).collect())
+}
+
 /// The setting `rp_filter` of each interface by its number, and of all by -1. It needs no privilege.
 pub(crate) fn reverse_path_filters() -> io::Result<BTreeMap<i32, i32>> {
     /// Attributes of RTM_NEWNETCONF (linux/netconf.h).

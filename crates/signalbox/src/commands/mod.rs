@@ -15,20 +15,22 @@ mod reserve;
 mod rsvp;
 mod run;
 mod show;
+#[cfg(feature = "top")]
+mod top;
 mod watch;
 
 pub(crate) use signalbox_cli::Run;
 
 /// Defines a set of subcommands as an enum: a line for each, with its help, its name and its arguments, which
-/// implement [`Run`].
+/// implement [`Run`], and the feature that it needs.
 macro_rules! subcommands {
-    ($visibility:vis enum $set:ident { $($(#[$help:meta])* $name:ident($arguments:ty),)* }) => {
+    ($visibility:vis enum $set:ident { $($(#[$help:meta])* $name:ident($arguments:ty) $(if $feature:literal)?,)* }) => {
         #[derive(Debug, clap::Subcommand)]
-        $visibility enum $set { $($(#[$help])* $name($arguments),)* }
+        $visibility enum $set { $($(#[cfg(feature = $feature)])? $(#[$help])* $name($arguments),)* }
 
         impl $crate::commands::Run for $set {
             fn run(self) -> anyhow::Result<$crate::exit::Exit> {
-                match self { $(Self::$name(arguments) => arguments.run(),)* }
+                match self { $($(#[cfg(feature = $feature)])? Self::$name(arguments) => arguments.run(),)* }
             }
         }
     };
@@ -53,6 +55,8 @@ subcommands! {
         Show(show::ShowArgs),
         /// Ask several nodes at once: what each shows, a flow hop by hop, what is wrong.
         Net(net::NetArgs),
+        /// The state of the node on one screen, again and again: links, sessions, neighbors, decisions.
+        Top(top::TopArgs) if "top",
         /// What became of requests, by the audit file of the daemon: who asked, what for, which rule decided.
         Audit(audit::AuditArgs),
         /// Print what changes at the node: reservations, interfaces, sessions, decisions.

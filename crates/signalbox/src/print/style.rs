@@ -33,7 +33,8 @@ pub(crate) fn without_terminal() {
     let _ = ON.set(false);
 }
 
-fn is_on() -> bool {
+/// Whether colors are wanted: standard output is a terminal, and `NO_COLOR` is not set.
+pub(crate) fn is_on() -> bool {
     *ON.get_or_init(|| {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");

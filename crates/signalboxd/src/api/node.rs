@@ -211,11 +211,17 @@ impl Node for NodeService {
         let (pages, stream) = mpsc::channel(1);
         tokio::spawn(async move {
             let mut from = Some(IfIndex::NONE);
+            // Without the kernel's answer the rows lack this number only.
+            let sent = signalbox_linux::sent_octets().unwrap_or_default();
             while let Some(start) = from {
                 let wanted = wanted.clone();
                 let query = handle.query(move |view| interfaces(view, start, wanted.as_deref())).await;
-                let page = query.map(|(interfaces, next)| {
+                let page = query.map(|(mut interfaces, next)| {
                     from = next;
+                    for row in &mut interfaces {
+                        let index = row.interface.as_ref().map(|interface| IfIndex(interface.index));
+                        row.sent_octets = index.and_then(|index| sent.get(&index).copied());
+                    }
                     v1::ListInterfacesResponse { interfaces }
                 });
                 let failed = page.is_err();

@@ -27,6 +27,8 @@ use crate::client::{Termination, block_on};
 use crate::exit::{Exit, exit_status};
 
 use super::Run;
+#[cfg(feature = "top")]
+pub(super) use repeat::interval;
 
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
@@ -45,7 +47,8 @@ pub(crate) struct ShowArgs {
     /// Print JSON, one object a line (docs/schema/).
     #[arg(long, global = true)]
     json: bool,
-    /// Show it again after each interval, on the same screen, until Ctrl-C [default interval: 2s]. `signalbox watch` prints changes.
+    /// Show it again after each interval, on the same screen, until Ctrl-C [default interval: 2s]. `signalbox watch` prints changes,
+    /// `signalbox top` has links, sessions and decisions on one screen.
     #[arg(
         long,
         global = true,
@@ -53,8 +56,7 @@ pub(crate) struct ShowArgs {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "2s",
-        value_parser = repeat::interval,
-        conflicts_with = "json"
+        value_parser = repeat::interval
     )]
     watch: Option<Duration>,
 }
@@ -83,8 +85,9 @@ const HELP: &str = concat!(
     "  signalbox show rsvp neighbors\n",
     "  signalbox show counters --nonzero\n",
     "  signalbox show interfaces --watch\n",
-    "  signalbox show reservations --watch=500ms\n\n",
-    "JSON: one row a line, with the types node, interface, metric, config, reservation, decision, pinhole, standing_request, gist_session, gist_peer,\n",
+    "  signalbox show reservations --watch=500ms\n",
+    "  signalbox show reservations --watch --json\n\n",
+    "JSON: one row a line; with --watch a line of the type view before the rows of each view. The types are node, interface, metric, config, reservation, decision, pinhole, standing_request, gist_session, gist_peer,\n",
     "gist_association, gist_binding, qos_session, rsvp_session, rsvp_neighbor, rsvp_interface, boomerang_flow, boomerang_guesses, casp_session, casp_peer; docs/schema/ describes each.",
 );
 
@@ -208,7 +211,8 @@ impl Run for ShowArgs {
             let Some(every) = self.watch else { return show(&self.view, &self.socket, output).await };
             let mut termination = Termination::new(None)?;
             let view = async || show(&self.view, &self.socket, output).await;
-            repeat::repeat(&mut std::io::stdout(), every, async || termination.wait().await, view).await
+            repeat::repeat(&mut std::io::stdout(), every, self.json, async || termination.wait().await, view)
+                .await
         })
     }
 }
