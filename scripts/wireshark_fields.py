@@ -388,7 +388,7 @@ def boomerang(out, of):
             out.put(name + "auth.forward", option["most_bits_per_s"][0])
             out.put(name + "auth.reverse", option["most_bits_per_s"][1])
         elif kind == "Boomerang_UID":
-            if option["user"].isprintable():
+            if option["user"] and option["user"].isprintable():
                 out.put(name + "uid.user", option["user"])
             out.put(name + "uid.credential", option["credential"])
         elif kind == "RESV_AGGREGATION":
@@ -445,9 +445,8 @@ def casp(out, of):
         out.put(name + "client", client["type"])
         out.put(name + "client.data", client["octets"] or None)
         read = {1: casp_qos, 2: casp_natfw, 254: casp_ping}.get(client["type"])
-        message = client.get("message")
-        if read and "fault" in client:
-            out["refused by " + read.__name__]
+        # Without octets there is nothing to read.
+        message = client.get("message") if client["octets"] else None
         if read and message:
             if "type" not in message:
                 out["refused by " + read.__name__]

@@ -182,6 +182,10 @@ local qos = {
         tree:add(f["downgrade.policy"], tvb(at + 1, 2))
         if count < 1 or count > 32 or at + 4 + 8 * count > tvb:len() then return nil end
         for index = 0, count - 1 do
+            local before = at - 4 + 8 * index
+            if index > 0 and (tvb(before + 8, 4):uint() > tvb(before, 4):uint() or tvb(before + 12, 4):uint() > tvb(before + 4, 4):uint()) then
+                tree:add_proto_expert_info(e.malformed, "A pair of rates that is larger than the one before it")
+            end
             tree:add(f.forward, tvb(at + 4 + 8 * index, 4))
             tree:add(f.reverse, tvb(at + 8 + 8 * index, 4))
         end
@@ -294,6 +298,10 @@ local function dissect(tvb, pinfo, root, reply)
     if nack then tree:add_proto_expert_info(e.refused) end
     if tvb(1, 1):uint() ~= 0 then
         tree:add_proto_expert_info(e.malformed, "ICMP code " .. tvb(1, 1):uint())
+        return
+    end
+    if length % 4 ~= 0 then
+        tree:add_proto_expert_info(e.malformed, "No whole words")
         return
     end
     if tvb(16, 1):uint() ~= 0x10 or tvb(21, 1):uint() ~= 1 then

@@ -59,6 +59,7 @@ local e = common.experts(casp, "casp.", {
     { "malformed", "A receiver discards the message", "MALFORMED", "ERROR" },
     { "unknown", "Unknown object that a receiver sends on", "UNDECODED", "NOTE" },
     { "truncated", "The capture has only the begin of the message", "UNDECODED", "NOTE" },
+    { "empty", "CLIENT_DATA without octets", "PROTOCOL", "WARN" },
     { "error", "Error", "RESPONSE_CODE", "NOTE" },
     { "stream", "A receiver closes the connection", "MALFORMED", "ERROR" },
 })
@@ -193,7 +194,9 @@ local function dissect_objects(message, tvb, at)
             if octets > 4 then
                 if class == 3 then item:add(f["client.data"], tvb(at + 4, octets - 4)) end
                 known(message, item, tvb(at + 4, octets - 4):tvb(), ctype)
-            elseif class ~= 3 and class < 240 then
+            elseif class == 3 then
+                item:add_proto_expert_info(e.empty)
+            elseif class < 240 then
                 malformed(message, item, "An object without contents")
             end
         else

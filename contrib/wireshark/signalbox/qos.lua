@@ -157,8 +157,8 @@ objects[6] = function(message, tree, tvb)
         local name = common.text(tvb(4, size))
         tree:add(f["info.source_name"], tvb(4, size), name)
         if name ~= (tvb(4, size):raw():gsub("\0*$", "")) then fault(message, tree, 14, "a name that is no UTF-8") end
-    elseif (kind == 1 or kind == 2) then
-        fault(message, tree, 10, "length of the source")
+    elseif kind == 1 or kind == 2 or (kind == 0 and size > 0) then
+        fault(message, tree, 14, "kind and length of the source")
     end
     if 4 + size < length then tree:add(f["info.specific"], tvb(4 + size, length - 4 - size)) end
 end
