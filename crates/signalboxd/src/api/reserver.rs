@@ -48,6 +48,40 @@ pub(crate) trait Standing: Send {
     async fn close(self: Box<Self>);
 }
 
+/// How far a reservation is. `C` is what is kept of a change.
+pub(crate) enum Stage<C = ()> {
+    /// The path has not answered the request.
+    Asked,
+    Granted,
+    /// The path has granted it, and has not answered a change yet.
+    Changing(C),
+}
+
+impl<C> Stage<C> {
+    /// Whether the path has granted it.
+    pub(crate) const fn is_granted(&self) -> bool {
+        !matches!(self, Self::Asked)
+    }
+
+    /// The path grants it, or its change. The result is the stage before.
+    pub(crate) const fn grant(&mut self) -> Self {
+        std::mem::replace(self, Self::Granted)
+    }
+
+    /// A change is not granted: what stood before stands.
+    pub(crate) fn keep(&mut self) {
+        if self.is_granted() {
+            *self = Self::Granted;
+        }
+    }
+
+    /// The refusal of a change as long as the path has not answered.
+    pub(crate) fn refuses_change(&self) -> Option<Event> {
+        let message = "the path has not answered the last request yet: wait for its event";
+        (!matches!(self, Self::Granted)).then(|| change_refused(v1::Cause::Conflict, message))
+    }
+}
+
 /// Waits until a time; without one, for ever.
 pub(crate) async fn reached(time: Option<Instant>) {
     match time {

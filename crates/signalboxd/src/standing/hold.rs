@@ -90,11 +90,49 @@ struct Begun<'a> {
     open: v1::ReserveOpen,
     /// What was asked for last.
     asked: Option<v1::TokenBucket>,
-    granted: bool,
+    stage: Stage,
+}
+
+/// How far a reservation that was begun is.
+#[derive(Debug, Clone, Copy)]
+enum Stage {
+    /// The path has not granted it, or it is interrupted.
+    Asked,
+    Granted,
     /// A change is under way.
-    changing: bool,
+    Changing,
+    /// A change was refused, and is asked for again at this time. `stands`: the path grants what stood before.
+    Refused {
+        again: Instant,
+        stands: bool,
+    },
+}
+
+impl Stage {
+    const fn stands(self) -> bool {
+        match self {
+            Self::Asked => false,
+            Self::Granted | Self::Changing => true,
+            Self::Refused { stands, .. } => stands,
+        }
+    }
+
     /// When a change that was refused is asked for again.
-    again: Option<Instant>,
+    const fn again(self) -> Option<Instant> {
+        match self {
+            Self::Refused { again, .. } => Some(again),
+            Self::Asked | Self::Granted | Self::Changing => None,
+        }
+    }
+
+    /// The stage without a change that was refused.
+    const fn without_refusal(self) -> Self {
+        match self {
+            Self::Refused { stands: false, .. } => Self::Asked,
+            Self::Refused { stands: true, .. } => Self::Granted,
+            other @ (Self::Asked | Self::Granted | Self::Changing) => other,
+        }
+    }
 }
 
 /// What comes next in the life of a reservation.
@@ -120,13 +158,12 @@ async fn reservation(api: &Api, row: &Row, open: v1::ReserveOpen, wish: &mut Wis
         row.started(started.flow, started.session_id);
     }
     let asked = open.traffic;
-    let mut begun =
-        Begun { row, waits, standing, own, open, asked, granted: false, changing: false, again: None };
+    let mut begun = Begun { row, waits, standing, own, open, asked, stage: Stage::Asked };
     let end = loop {
         let step = tokio::select! {
             event = begun.standing.next() => Step::Event(event),
             changed = wish.changed() => Step::Wish(changed.is_ok()),
-            () = reached(begun.again) => Step::Again,
+            () = reached(begun.stage.again()) => Step::Again,
         };
         let end = match step {
             Step::Event(Ok(event)) => begun.event(event),
@@ -134,7 +171,7 @@ async fn reservation(api: &Api, row: &Row, open: v1::ReserveOpen, wish: &mut Wis
             Step::Wish(true) => None,
             Step::Wish(false) => Some(End::Over),
             Step::Again => {
-                (begun.again, begun.asked) = (None, None);
+                (begun.stage, begun.asked) = (begun.stage.without_refusal(), None);
                 None
             }
         };
@@ -155,25 +192,27 @@ impl Begun<'_> {
     fn event(&mut self, event: Event) -> Option<End> {
         match event {
             Event::Granted(grant) => {
-                self.granted = true;
                 let rate = grant.traffic.map(|traffic| traffic.rate_octets_per_s);
-                if self.again.is_some() {
+                if let Stage::Refused { stands, .. } = &mut self.stage {
                     // What stood before stands, and the change that was refused is still due.
+                    *stands = true;
                     self.row.stands(rate);
                     return None;
                 }
-                self.changing = false;
+                self.stage = Stage::Granted;
                 self.waits.granted();
                 self.row.granted(rate, None);
             }
             Event::ChangeRefused(failure) => {
-                self.changing = false;
                 let wait = spread(self.waits.next(Pace::after(&failure, self.own.as_deref())));
-                self.again = after(Some(wait));
+                self.stage = Stage::Refused { again: Instant::now() + wait, stands: self.stage.stands() };
                 self.row.change_refused(failure, self.waits.attempts(), wait);
             }
             Event::Interrupted(failure) => {
-                self.granted = false;
+                match &mut self.stage {
+                    Stage::Refused { stands, .. } => *stands = false,
+                    stage @ (Stage::Asked | Stage::Granted | Stage::Changing) => *stage = Stage::Asked,
+                }
                 self.row.interrupted(failure);
             }
             Event::Failed(failure) | Event::Lost(failure) => {
@@ -197,21 +236,21 @@ impl Begun<'_> {
         if self.asked == Some(traffic) {
             return None;
         }
-        if !self.granted {
+        if !self.stage.stands() {
             // Nothing stands that a new request could put at risk.
             return Some(End::Changed);
         }
-        if self.changing {
+        if matches!(self.stage, Stage::Changing) {
             // After its answer.
             return None;
         }
         if self.asked.is_some() {
             self.row.asks();
         }
-        (self.asked, self.again) = (Some(traffic), None);
+        (self.asked, self.stage) = (Some(traffic), Stage::Granted);
         match self.standing.change(&traffic).await {
             Ok(None) => {
-                self.changing = true;
+                self.stage = Stage::Changing;
                 None
             }
             // The protocol cannot change such a reservation: another one takes its place.

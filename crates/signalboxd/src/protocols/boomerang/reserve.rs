@@ -16,7 +16,7 @@ use tonic::Status;
 use super::{Reservations, convert};
 use crate::api::Api;
 use crate::api::errors::stopping;
-use crate::api::reserver::{Reserver, Standing, change_refused, reached};
+use crate::api::reserver::{Reserver, Stage, Standing, change_refused, reached};
 use crate::requests::{LoopHandle, Opened};
 
 /// Boomerang.
@@ -32,9 +32,7 @@ struct Reservation {
     /// Its packets go to a group.
     to_group: bool,
     service: ApiService,
-    granted: bool,
-    /// The path has not answered a change yet.
-    changing: bool,
+    stage: Stage,
     /// When it ends by itself.
     ends: Option<Instant>,
 }
@@ -77,8 +75,7 @@ impl Reserver for Boomerang {
             bidirectional: open.bidirectional,
             to_group,
             service,
-            granted: false,
-            changing: false,
+            stage: Stage::Asked,
             ends: open.hold_us.map(|hold| Instant::now() + Duration::from_micros(hold)),
         };
         Ok((Event::Started(started), Box::new(standing)))
@@ -108,29 +105,33 @@ impl Reservation {
     fn event(&mut self, event: BoomerangEvent) -> Result<Event, Status> {
         Ok(match event {
             BoomerangEvent::Reserved { rates, path, .. } => {
-                let asked = !std::mem::replace(&mut self.granted, true) | std::mem::take(&mut self.changing);
+                let asked = !matches!(self.stage.grant(), Stage::Granted);
                 Event::Granted(v1::PathGrant {
                     hops: path.hops.iter().map(types::hop).collect(),
                     gaps: path.gaps,
                     ..convert::path_grant(rates, self.service, !asked, !self.to_group)
                 })
             }
-            BoomerangEvent::Refused(refusal) if self.granted => Event::Lost(convert::failure(&refusal)),
+            BoomerangEvent::Refused(refusal) if self.stage.is_granted() => {
+                Event::Lost(convert::failure(&refusal))
+            }
             BoomerangEvent::Refused(refusal) => Event::Failed(convert::failure(&refusal)),
             BoomerangEvent::ChangeRefused(refusal) => {
-                self.changing = false;
+                self.stage.keep();
                 Event::ChangeRefused(convert::failure(&refusal))
             }
-            BoomerangEvent::Unanswered if self.granted => Event::Lost(convert::silence(v1::Cause::Expired)),
+            BoomerangEvent::Unanswered if self.stage.is_granted() => {
+                Event::Lost(convert::silence(v1::Cause::Expired))
+            }
             BoomerangEvent::Unanswered => Event::Failed(convert::silence(v1::Cause::NoAnswer)),
             // The path was lost after it had granted.
-            BoomerangEvent::Unreachable(report) if self.granted => {
+            BoomerangEvent::Unreachable(report) if self.stage.is_granted() => {
                 let cause = v1::Cause::Expired.into();
                 Event::Lost(v1::Failure { cause, ..convert::unreachable(report) })
             }
             BoomerangEvent::Unreachable(report) => Event::Failed(convert::unreachable(report)),
-            BoomerangEvent::Rejected(why) if self.granted => {
-                self.changing = false;
+            BoomerangEvent::Rejected(why) if self.stage.is_granted() => {
+                self.stage.keep();
                 change_refused(v1::Cause::Protocol, &why.to_string())
             }
             BoomerangEvent::Rejected(why) => return Err(convert::rejected(why)),
@@ -164,9 +165,8 @@ impl Standing for Reservation {
     }
 
     async fn change(&mut self, traffic: &v1::TokenBucket) -> Result<Option<Event>, Status> {
-        if !self.granted || self.changing {
-            let message = "the path has not answered the last request yet: wait for its event";
-            return Ok(Some(change_refused(v1::Cause::Conflict, message)));
+        if let Some(refusal) = self.stage.refuses_change() {
+            return Ok(Some(refusal));
         }
         let rate = match self.service {
             ApiService::Dscp(_) => convert::rate("change.traffic", Some(traffic))?,
@@ -175,7 +175,7 @@ impl Standing for Reservation {
                 convert::token_rate("change.traffic", Some(traffic))?
             }
         };
-        self.changing = true;
+        self.stage = Stage::Changing(());
         let rates = convert::pair(rate, self.bidirectional);
         self.post(BoomerangCommand::Change(rates)).await.map(|()| None)
     }

@@ -15,7 +15,7 @@ use tonic::Status;
 use super::{Reservations, convert};
 use crate::api::Api;
 use crate::api::errors::stopping;
-use crate::api::reserver::{Reserver, Standing, change_refused, reached};
+use crate::api::reserver::{Reserver, Stage, Standing, change_refused, reached};
 use crate::api::types;
 use crate::requests::{LoopHandle, Opened};
 
@@ -28,9 +28,7 @@ struct Reservation {
     opened: Opened<Reservations>,
     /// An event that came before the call was answered.
     first: Option<ReservationEvent>,
-    granted: bool,
-    /// The path has not answered a change yet.
-    changing: bool,
+    stage: Stage,
     /// When it ends by itself.
     ends: Option<Instant>,
 }
@@ -83,7 +81,7 @@ impl Reserver for Casp {
         let hold = open.hold_us.filter(|_| open.start_unix_us.is_none());
         let ends = hold.map(|hold| Instant::now() + Duration::from_micros(hold));
         let handle = api.handle.clone();
-        let standing = Reservation { handle, opened, first, granted: false, changing: false, ends };
+        let standing = Reservation { handle, opened, first, stage: Stage::Asked, ends };
         Ok((Event::Started(started), Box::new(standing)))
     }
 
@@ -114,16 +112,16 @@ impl Reservation {
         Ok(Some(match event {
             ReservationEvent::Started { .. } => return Ok(None),
             ReservationEvent::Granted(granted) => {
-                let asked = !std::mem::replace(&mut self.granted, true) | std::mem::take(&mut self.changing);
+                let asked = !matches!(self.stage.grant(), Stage::Granted);
                 Event::Granted(show::path_grant(Some(&granted.amount), &granted.path, !asked))
             }
-            ReservationEvent::Failed(failure) if self.granted => {
-                self.changing = false;
+            ReservationEvent::Failed(failure) if self.stage.is_granted() => {
+                self.stage.keep();
                 Event::ChangeRefused(show::failure(failure))
             }
             ReservationEvent::Failed(failure) => Event::Failed(show::failure(failure)),
-            ReservationEvent::Refused(refusal) if self.granted => {
-                self.changing = false;
+            ReservationEvent::Refused(refusal) if self.stage.is_granted() => {
+                self.stage.keep();
                 change_refused(v1::Cause::Protocol, &refusal.to_string())
             }
             ReservationEvent::Refused(refusal) => return Err(convert::reserve_refused(refusal)),
@@ -159,12 +157,11 @@ impl Standing for Reservation {
     }
 
     async fn change(&mut self, traffic: &v1::TokenBucket) -> Result<Option<Event>, Status> {
-        if !self.granted || self.changing {
-            let message = "the path has not answered the last request yet: wait for its event";
-            return Ok(Some(change_refused(v1::Cause::Conflict, message)));
+        if let Some(refusal) = self.stage.refuses_change() {
+            return Ok(Some(refusal));
         }
         let wanted = convert::wanted("change.traffic", Some(traffic), None)?;
-        self.changing = true;
+        self.stage = Stage::Changing(());
         self.post(CaspCommand::Change(wanted)).await.map(|()| None)
     }
 

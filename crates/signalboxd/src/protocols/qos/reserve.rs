@@ -11,7 +11,7 @@ use tonic::Status;
 use super::{Reservations, convert};
 use crate::api::Api;
 use crate::api::errors::{FieldError, stopping};
-use crate::api::reserver::{Reserver, Standing, change_refused, only_with};
+use crate::api::reserver::{Reserver, Stage, Standing, change_refused, only_with};
 use crate::requests::{LoopHandle, Opened};
 
 /// The QoS NSLP.
@@ -23,9 +23,8 @@ struct Reservation {
     opened: Opened<Reservations>,
     /// What stands, or is asked for at first.
     request: ReserveRequest,
-    granted: bool,
-    /// The change that is under way.
-    change: Option<ReserveRequest>,
+    /// Of a change, what is asked for.
+    stage: Stage<ReserveRequest>,
 }
 
 #[tonic::async_trait]
@@ -69,7 +68,7 @@ impl Reserver for Qos {
             | QosEvent::Answer(_)) => return Err(convert::unexpected(&other)),
         };
         let handle = api.handle.clone();
-        let standing = Reservation { handle, opened, request, granted: false, change: None };
+        let standing = Reservation { handle, opened, request, stage: Stage::Asked };
         Ok((Event::Started(started), Box::new(standing)))
     }
 
@@ -92,8 +91,7 @@ impl Standing for Reservation {
             let event = match self.opened.events.next().await.ok_or_else(stopping)?? {
                 QosEvent::Started { .. } => continue,
                 QosEvent::Granted(granted) => {
-                    self.granted = true;
-                    if let Some(changed) = self.change.take() {
+                    if let Stage::Changing(changed) = self.stage.grant() {
                         self.request = changed;
                     }
                     Event::Granted(show::path_grant(&granted, &self.request, false))
@@ -101,12 +99,12 @@ impl Standing for Reservation {
                 QosEvent::Rerouted(granted) => {
                     Event::Granted(show::path_grant(&granted, &self.request, true))
                 }
-                QosEvent::Failed(failure) if self.granted => {
-                    self.change = None;
+                QosEvent::Failed(failure) if self.stage.is_granted() => {
+                    self.stage.keep();
                     Event::ChangeRefused(show::failure(failure))
                 }
-                QosEvent::Refused(refusal) if self.granted => {
-                    self.change = None;
+                QosEvent::Refused(refusal) if self.stage.is_granted() => {
+                    self.stage.keep();
                     change_refused(v1::Cause::Protocol, &refusal.to_string())
                 }
                 QosEvent::Failed(failure) => Event::Failed(show::failure(failure)),
@@ -123,9 +121,8 @@ impl Standing for Reservation {
     }
 
     async fn change(&mut self, traffic: &v1::TokenBucket) -> Result<Option<Event>, Status> {
-        if !self.granted || self.change.is_some() {
-            let message = "the path has not answered the last request yet: wait for its event";
-            return Ok(Some(change_refused(v1::Cause::Conflict, message)));
+        if let Some(refusal) = self.stage.refuses_change() {
+            return Ok(Some(refusal));
         }
         if self.request.bidirectional || self.request.receiver_initiated {
             let message = "a bidirectional or receiver-initiated reservation cannot be changed: make another";
@@ -135,7 +132,7 @@ impl Standing for Reservation {
             Ok(changed) => changed,
             Err(wrong) => return Err(FieldError::into(wrong)),
         };
-        self.change = Some(changed.clone());
+        self.stage = Stage::Changing(changed.clone());
         self.post(qos::Command::Reserve(Box::new(changed))).await.map(|()| None)
     }
 
