@@ -9,7 +9,7 @@ use signalbox_api::v1::pinholes_server::{Pinholes, PinholesServer};
 use signalbox_core::SessionId;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::call::{Attached, Held, Meaning, Place, Takeovers, place, run, user};
+use super::call::{Caller, Held, Meaning, Takeovers, answer};
 use super::errors::{FieldError, Reason, already_open, must_open, not_running};
 use super::opener::{Opened, Opener};
 use super::pages::{Cursor, Portion, Range, page, pages};
@@ -58,7 +58,7 @@ impl Pinholes for PinholeService {
         &self,
         request: Request<Streaming<v1::OpenPinholeRequest>>,
     ) -> Result<Response<Self::OpenPinholeStream>, Status> {
-        let (user, call) = (user(request.extensions()), place(request.extensions()));
+        let caller = Caller::of(request.extensions());
         let mut requests = request.into_inner();
         let Some(v1::OpenPinholeRequest { request: Some(OpenMessage::Open(open)) }) =
             requests.message().await?
@@ -66,18 +66,12 @@ impl Pinholes for PinholeService {
             return Err(must_open("open"));
         };
         let opener = opener(&self.api, open.protocol)?;
-        let (attached, replies) = Attached::new(requests);
-        let takeover_place = match self.takeovers.place(user, &open)? {
-            Some(Place::Taken(earlier)) => {
-                earlier.attach(attached).await?;
-                return Ok(Response::new(replies));
-            }
-            Some(Place::New(takeover_place)) => Some(takeover_place),
-            None => None,
+        let (api, user) = (self.api.named(open.request_id.as_deref()), caller.user);
+        let begin = async {
+            let (started, opened) = opener.open(&api, &open, user).await?;
+            Ok((started, Passage(opened)))
         };
-        let (started, opened) = opener.open(&self.api.named(open.request_id.as_deref()), &open, user).await?;
-        tokio::spawn(run(started, Passage(opened), attached, takeover_place, call));
-        Ok(Response::new(replies))
+        answer(caller, requests, &open, &self.takeovers, begin).await
     }
 
     type ListPinholesStream = Replies<v1::ListPinholesResponse>;

@@ -11,7 +11,7 @@ use signalbox_api::v1::reserve_request::Request as ReserveMessage;
 use signalbox_node::resources::view::ReservationView;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::call::{Attached, Place, Takeovers, place, run, user};
+use super::call::{Caller, Takeovers, answer};
 use super::errors::{Reason, must_open, not_running};
 use super::pages::{Portion, Range, page, pages, walked};
 use super::reserver::Reserver;
@@ -61,7 +61,7 @@ impl Reservations for ReservationService {
         &self,
         request: Request<Streaming<v1::ReserveRequest>>,
     ) -> Result<Response<Self::ReserveStream>, Status> {
-        let (user, call) = (user(request.extensions()), place(request.extensions()));
+        let caller = Caller::of(request.extensions());
         let mut requests = request.into_inner();
         let Some(v1::ReserveRequest { request: Some(ReserveMessage::Open(open)) }) =
             requests.message().await?
@@ -69,19 +69,12 @@ impl Reservations for ReservationService {
             return Err(must_open("open"));
         };
         let reserver = reserver(&self.api, open.protocol)?;
-        let (attached, replies) = Attached::new(requests);
-        let takeover_place = match self.takeovers.place(user, &open)? {
-            Some(Place::Taken(earlier)) => {
-                earlier.attach(attached).await?;
-                return Ok(Response::new(replies));
-            }
-            Some(Place::New(takeover_place)) => Some(takeover_place),
-            None => None,
+        let (api, user) = (self.api.named(open.request_id.as_deref()), caller.user);
+        let begin = async {
+            let (started, standing) = reserver.open(&api, &open, user).await?;
+            Ok((started, Reservation(standing)))
         };
-        let (started, standing) =
-            reserver.open(&self.api.named(open.request_id.as_deref()), &open, user).await?;
-        tokio::spawn(run(started, Reservation(standing), attached, takeover_place, call));
-        Ok(Response::new(replies))
+        answer(caller, requests, &open, &self.takeovers, begin).await
     }
 
     async fn query(&self, request: Request<v1::QueryRequest>) -> Result<Response<v1::QueryResponse>, Status> {

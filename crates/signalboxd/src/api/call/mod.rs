@@ -9,15 +9,15 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Extensions, Status, Streaming};
+use tonic::{Extensions, Response, Status, Streaming};
 
 use super::errors::Reason;
 use super::reserver::reached;
 use crate::connection::Peer;
 use crate::requests::Replies;
 use crate::services::Call;
-pub(crate) use takeover::{Place, Takeovers};
-use takeover::{STANDS, TakeoverPlace};
+pub(crate) use takeover::Takeovers;
+use takeover::{Place, STANDS, TakeoverPlace};
 
 /// Events that wait for a client to read them while its requests are still taken. Some requests are answered at once, so that a client
 /// that does not read could fill the memory.
@@ -35,7 +35,7 @@ pub(crate) trait Held: Sized + Send + 'static {
     /// A response to the client.
     type Response: Send + 'static;
     /// What happens to it. The first event is that it has started.
-    type Event: Clone + Send + 'static;
+    type Event: Clone + Send + Sync + 'static;
 
     /// The octets by which a later call finds it.
     fn request_id(open: &Self::Open) -> Option<&[u8]>;
@@ -73,18 +73,44 @@ pub(crate) enum Meaning {
     Last,
 }
 
-/// The user of a call; `None` if the kernel does not give it.
-pub(crate) fn user(extensions: &Extensions) -> Option<u32> {
-    extensions.get::<Peer>()?.caller.map(|caller| caller.user)
+/// Who calls.
+pub(crate) struct Caller {
+    /// `None` if the kernel does not give it.
+    pub(crate) user: Option<u32>,
+    place: Option<Arc<Call>>,
 }
 
-/// The place of a call.
-pub(crate) fn place(extensions: &Extensions) -> Option<Arc<Call>> {
-    extensions.get().cloned()
+impl Caller {
+    pub(crate) fn of(extensions: &Extensions) -> Self {
+        let peer = extensions.get::<Peer>().and_then(|peer| peer.caller.as_ref());
+        Self { user: peer.map(|caller| caller.user), place: extensions.get().cloned() }
+    }
+}
+
+/// Answers a call whose first request was read. It takes over what an earlier call holds, or holds what `begin` gives from now on.
+pub(crate) async fn answer<H: Held>(
+    caller: Caller,
+    requests: Streaming<H::Request>,
+    open: &H::Open,
+    takeovers: &Takeovers<H>,
+    begin: impl Future<Output = Result<(H::Event, H), Status>>,
+) -> Result<Response<Replies<H::Response>>, Status> {
+    let (attached, replies) = Attached::new(requests);
+    let takeover_place = match takeovers.place(caller.user, open)? {
+        Some(Place::Taken(earlier)) => {
+            earlier.attach(attached).await?;
+            return Ok(Response::new(replies));
+        }
+        Some(Place::New(takeover_place)) => Some(takeover_place),
+        None => None,
+    };
+    let (started, held) = begin.await?;
+    tokio::spawn(run(started, held, attached, takeover_place, caller.place));
+    Ok(Response::new(replies))
 }
 
 /// The client's end of a call.
-pub(crate) struct Attached<H: Held> {
+struct Attached<H: Held> {
     requests: Streaming<H::Request>,
     /// The change that the first request asks for.
     change: Option<H::Request>,
@@ -95,7 +121,7 @@ pub(crate) struct Attached<H: Held> {
 
 impl<H: Held> Attached<H> {
     /// A call, and what its client reads.
-    pub(crate) fn new(requests: Streaming<H::Request>) -> (Self, Replies<H::Response>) {
+    fn new(requests: Streaming<H::Request>) -> (Self, Replies<H::Response>) {
         let (out, stream) = mpsc::channel(1);
         (Self { requests, change: None, half_closed: false, out }, Box::pin(ReceiverStream::new(stream)))
     }
@@ -137,7 +163,7 @@ enum Step<H: Held> {
 }
 
 /// Holds something until it ends. It ends with its call, unless it has a `takeover_place`. It keeps the place of the call that began it.
-pub(crate) async fn run<H: Held>(
+async fn run<H: Held>(
     started: H::Event,
     mut held: H,
     attached: Attached<H>,

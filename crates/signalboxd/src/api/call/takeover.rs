@@ -41,7 +41,7 @@ struct Entry<H: Held> {
 }
 
 /// What a call with a `request_id` is.
-pub(crate) enum Place<H: Held> {
+pub(super) enum Place<H: Held> {
     /// The first one: it begins.
     New(TakeoverPlace<H>),
     /// A later one: it takes over.
@@ -49,7 +49,7 @@ pub(crate) enum Place<H: Held> {
 }
 
 /// A place in the table; it is free when this is dropped.
-pub(crate) struct TakeoverPlace<H: Held> {
+pub(super) struct TakeoverPlace<H: Held> {
     table: Takeovers<H>,
     key: Key,
     /// Calls that take over.
@@ -63,7 +63,7 @@ impl<H: Held> Drop for TakeoverPlace<H> {
 }
 
 /// What an earlier call began.
-pub(crate) struct EarlierCall<H: Held> {
+pub(super) struct EarlierCall<H: Held> {
     calls: mpsc::Sender<Attached<H>>,
     /// What makes it what the later call asks for.
     change: Option<H::Request>,
@@ -71,7 +71,7 @@ pub(crate) struct EarlierCall<H: Held> {
 
 impl<H: Held> EarlierCall<H> {
     /// Gives it to a call.
-    pub(crate) async fn attach(self, call: Attached<H>) -> Result<(), Status> {
+    pub(super) async fn attach(self, call: Attached<H>) -> Result<(), Status> {
         let call = Attached { change: self.change, ..call };
         self.calls.send(call).await.map_err(|_| ended::<H>())
     }
@@ -85,7 +85,7 @@ pub(super) fn ended<H: Held>() -> Status {
 
 impl<H: Held> Takeovers<H> {
     /// The place of a call; `None` for one without `request_id`.
-    pub(crate) fn place(&self, user: Option<u32>, open: &H::Open) -> Result<Option<Place<H>>, Status> {
+    pub(super) fn place(&self, user: Option<u32>, open: &H::Open) -> Result<Option<Place<H>>, Status> {
         let Some(id) = H::request_id(open) else { return Ok(None) };
         let id = id.try_into();
         let key = (user, id.map_err(|_| FieldError::new("open.request_id", "16 random octets"))?);
