@@ -32,6 +32,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "signalbox-casp",
             "signalbox-core",
             "signalbox-gist",
+            "signalbox-mapping",
             "signalbox-natfw",
             "signalbox-ping",
             "signalbox-qos",

@@ -170,6 +170,21 @@ impl<P, E, O> Outputs<P, E, O> {
         })
     }
 
+    /// The next output, if it is one that other applications do not have.
+    #[inline]
+    #[must_use]
+    pub fn next_own(&self) -> Option<&O> {
+        match self.queue.front()? {
+            Queued::Own(output) => Some(output),
+            Queued::Message(_)
+            | Queued::Peering(_)
+            | Queued::Invalidate(_)
+            | Queued::Lifetime(_)
+            | Queued::Lookup(..)
+            | Queued::Event(..) => None,
+        }
+    }
+
     /// Who takes the next output of [`Outputs::poll`]; `None`: there is no output.
     #[inline]
     #[must_use]

@@ -4,7 +4,7 @@ use signalbox_core::{Entry, EntryRequest, NslpId};
 
 use crate::composition::Place;
 use crate::protocol::{Composed, Needs};
-use crate::protocols::{Config, GistConfig};
+use crate::protocols::{Config, GistConfig, ProtocolId};
 
 impl Default for Config {
     /// GIST and Ping with their defaults, started in 1970.
@@ -76,6 +76,12 @@ pub enum ConfigError {
     /// CASP's settings.
     #[error("casp.{0}")]
     Casp(#[from] signalbox_casp::engine::ConfigError),
+    /// Settings of the front end for PCP and NAT-PMP.
+    #[error("mapping.{0}")]
+    Mapping(#[from] signalbox_mapping::engine::ConfigError),
+    /// The front end without NATFW, which opens for it.
+    #[error("mapping asks natfw for what it opens: configure natfw, or leave mapping out")]
+    NeedsNatfw,
     /// Links and rules.
     #[error("resources.{0}")]
     Resources(#[from] signalbox_resources::ConfigError),
@@ -197,6 +203,10 @@ impl Members {
                 }
             }
         }
+        let runs = |id: ProtocolId| self.places().any(|place| place == id.place());
+        if runs(ProtocolId::Mapping) && !runs(ProtocolId::Natfw) {
+            return Err(ConfigError::NeedsNatfw);
+        }
         let has_gist = self.places().any(|place| place == Place::GIST);
         let mut claimed: Vec<(&'static str, NslpId)> = Vec::new();
         for second in &self.0 {
@@ -233,7 +243,6 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocols::ProtocolId;
 
     fn error(change: impl FnOnce(&mut Config)) -> String {
         let mut config = Config::default();

@@ -66,8 +66,8 @@ pub use config::ConfigError;
 pub use node::Node;
 pub use protocol::Size;
 pub use protocols::{
-    ApplicationCommand, ApplicationEvent, ApplicationView, Command, Config, Event, GistConfig, ProtocolId,
-    RegisterError, Suite,
+    ApplicationCommand, ApplicationEvent, ApplicationView, Command, Config, Event, GistConfig, MappingConfig,
+    ProtocolId, RegisterError, Suite,
 };
 
 /// The types of GIST that users of this crate need.
@@ -102,8 +102,16 @@ pub mod qos {
 /// The types of the NATFW application that users of this crate need.
 pub mod natfw {
     pub use signalbox_natfw::engine::{
-        Code, Command, Config, ConfigError, ExposeRequest, Failure, Granted, Kind, Mapping, Middlebox, Natfw,
-        NatfwEvent, OpenBits, OpenRequest, Options, Publish, Refusal, Role, SessionView, State, left_binding,
+        Code, Command, Config, ConfigError, ExposeRequest, Failure, Granted, HostEvent, HostRequest, Kind,
+        Mapping, Middlebox, Natfw, NatfwEvent, OpenBits, OpenRequest, Options, Publish, Refusal, Role,
+        SessionView, State, left_binding,
+    };
+}
+
+/// The types of the front end for PCP and NAT-PMP that users of this crate need.
+pub mod mapping {
+    pub use signalbox_mapping::engine::{
+        Command, Config, ConfigError, Event, Inside, Mapper, MappingId, MappingView, State,
     };
 }
 

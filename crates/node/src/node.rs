@@ -197,7 +197,8 @@ impl<P: Composition> Node<P> {
         output
     }
 
-    /// Gives an output of one protocol to another: a request to GIST, or an indication of GIST to an application.
+    /// Gives an output of one protocol to another: a request to GIST, an indication of GIST to an application, or what a front end and
+    /// NATFW have for each other.
     fn exchange(&mut self, from: Place, to: Place) {
         self.budget -= 1;
         tracing::trace!(from = P::name(from), to = P::name(to), "message between protocols");
@@ -421,6 +422,7 @@ impl<P: Composition> Node<P> {
                     Some(application) => self.exchange(id, application),
                     None => return None,
                 },
+                Some((id, Next::Protocol(to))) => self.exchange(id, to.place()),
                 Some((_, Next::Worked)) => self.budget -= 1,
                 None if self.protocols.flush() => self.budget -= 1,
                 None => return None,

@@ -32,9 +32,11 @@ use signalbox_core::service::{Indication, Request};
 use signalbox_core::{
     Changes, Counter, Entry, EntryRequest, IfIndex, NslpId, ReserverId, SessionChange, Time,
 };
+use signalbox_natfw::engine::{HostEvent, HostRequest};
 use signalbox_resources::{GrantId, LostWhy, Resources};
 
 use crate::config::ConfigError;
+use crate::protocols::ProtocolId;
 pub use crate::routes::ProtocolLookups;
 
 /// What a protocol works with while it handles one input.
@@ -120,6 +122,20 @@ pub enum Input<'a> {
     Indication(Indication<'a>),
     /// A signaling application asks GIST for something (RFC 5971 Appendix B). Only GIST gets it.
     Request(Request<'a>),
+    /// The front end of hosts that do not signal asks for something in the place of one. Only NATFW gets it.
+    HostRequest {
+        /// The front end's identifier of what it asks for.
+        id: u64,
+        /// What is to stand; `None`: nothing any more.
+        request: Option<HostRequest>,
+    },
+    /// What becomes of such a request. Only the front end gets it.
+    HostEvent {
+        /// The front end's identifier of what it asked for.
+        id: u64,
+        /// What happened.
+        event: HostEvent,
+    },
     /// What [`Restart::hand_over`] of the protocol with this name wrote in the node before this one.
     Handover(Entries),
     /// The node stops. The protocol reports to neighbors what ends with the node.
@@ -236,6 +252,10 @@ pub enum Next {
     Gist,
     /// The signaling application of this number: [`Protocol::pass`] gives it an indication. Only GIST answers this.
     Application(NslpId),
+    /// This protocol of the suite, which is no signaling application of the one that answers: [`Protocol::pass`] gives it
+    /// [`Input::HostRequest`] or [`Input::HostEvent`]. Only NATFW and the front end of hosts that do not signal answer this, each
+    /// names the other one, and a node that runs the front end runs both.
+    Protocol(ProtocolId),
     /// There is no output yet, but the protocol did something that counts as an exchange: ask again.
     Worked,
 }
@@ -284,7 +304,8 @@ pub trait Protocol: fmt::Debug {
     fn next(&mut self, cx: &mut Context<'_>) -> Option<Next>;
 
     /// Gives the next output to the protocol that takes it, by [`Protocol::handle`] with [`Input::Request`] or
-    /// [`Input::Indication`]. Only who answers [`Next::Gist`] or [`Next::Application`] is asked.
+    /// [`Input::Indication`], or as [`Next::Protocol`] says. Only who answers [`Next::Gist`], [`Next::Application`] or
+    /// [`Next::Protocol`] is asked.
     fn pass(&mut self, cx: &mut Context<'_>, to: &mut dyn Protocol);
 
     /// No protocol has an output: what was held back to leave together is queued now. True if [`Protocol::next`] has an output now.

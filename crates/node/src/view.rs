@@ -129,6 +129,12 @@ impl Node {
         self.protocols.casp.as_deref().map(|casp| &casp.engine)
     }
 
+    /// The server of PCP and NAT-PMP, read only; `None` if the node does not run it.
+    #[must_use]
+    pub fn mapping(&self) -> Option<&signalbox_mapping::engine::Mapper> {
+        self.protocols.mapping.as_deref().map(|mapping| &mapping.engine)
+    }
+
     /// The protocols that the node runs.
     pub fn protocols(&self) -> impl Iterator<Item = ProtocolId> {
         self.sizes().map(|(id, _)| id)

@@ -84,8 +84,8 @@ mod tests {
     };
     use signalbox_node::transport::{SctpConfig, Versions};
     use signalbox_node::{
-        ChannelConfig, Credentials, GistConfig, Node, Tls, boomerang, casp, gist, gist_nat, natfw, ping,
-        resources, rsvp,
+        ChannelConfig, Credentials, GistConfig, MappingConfig, Node, Tls, boomerang, casp, gist, gist_nat,
+        mapping, natfw, ping, resources, rsvp,
     };
     use signalbox_record::Reader;
 
@@ -145,6 +145,7 @@ mod tests {
             natfw: Some(unusual_natfw(prefix.addr)),
             gist_nat: Some(unusual_gist_nat()),
             casp: Some(unusual_casp(prefix)),
+            mapping: Some(unusual_mapping(prefix)),
             resources: unusual_resources(),
             wall_clock_us: 1_790_000_000_000_001,
             gist: Some(GistConfig {
@@ -393,6 +394,35 @@ mod tests {
         }
     }
 
+    fn unusual_mapping(prefix: Prefix) -> MappingConfig {
+        let seconds = Duration::from_secs;
+        MappingConfig {
+            engine: mapping::Config {
+                pcp: false,
+                nat_pmp: false,
+                interfaces: vec!["eth5".to_owned()],
+                from: vec![prefix],
+                translates: false,
+                wildcards: true,
+                min_lifetime: seconds(61),
+                max_lifetime: seconds(62),
+                max_mappings: 63,
+                max_of_host: 65,
+                max_waiting: 66,
+                max_filters: 7,
+                rate: 67,
+                host_rate: 68,
+                exact_rate: 69,
+                open_rate: 70,
+                host_open_rate: 71,
+                patience: seconds(72),
+                repair: seconds(73),
+            },
+            towards: Ipv4Addr::new(192, 0, 2, 6),
+            towards_v6: std::net::Ipv6Addr::LOCALHOST,
+        }
+    }
+
     fn unusual_natfw(inside: IpAddr) -> natfw::Config {
         let seconds = Duration::from_secs;
         natfw::Config {
@@ -571,6 +601,8 @@ mod tests {
             "/gist_nat/forwards/0",
             "/casp",
             "/casp/engine",
+            "/mapping",
+            "/mapping/engine",
         ] {
             let mut more = header.clone();
             more.pointer_mut(place).unwrap()["novelty"] = 1.into();

@@ -237,6 +237,8 @@ impl Protocol for Trail {
             | Input::FlowFound { .. }
             | Input::Indication(_)
             | Input::Request(_)
+            | Input::HostRequest { .. }
+            | Input::HostEvent { .. }
             | Input::Handover(_)
             | Input::Stop { .. } => {}
         }

@@ -24,6 +24,9 @@ pub(super) fn line(event: &Event) -> (String, Value) {
             (format!("NATFW session {id}: {event:?}"), tagged("natfw-event", *id, event))
         }
         Event::GistNat { event, .. } => match *event {},
+        Event::Mapping { id, event } => {
+            (format!("mapping {id}: {event:?}"), tagged("mapping-event", *id, event))
+        }
         Event::Casp { id, event } => (format!("CASP {id}: {event:?}"), tagged("casp-event", *id, event)),
         #[cfg(feature = "test-protocol")]
         Event::Beacon { id, event } => {

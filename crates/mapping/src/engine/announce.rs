@@ -39,7 +39,7 @@ impl Mapper {
     /// Mappings were lost, or hosts have to ask again: the epoch begins anew, and all hosts are told. Hosts take an epoch for valid that is
     /// up to 2 s off (RFC 6887 §8.5), so a loss that follows another one closely waits until they can notice it.
     pub(super) fn restart_epoch(&mut self) {
-        if self.now.since(self.epoch_from) < NOTICED {
+        if self.epoch_base == 0 && self.now.since(self.epoch_from) < NOTICED {
             self.restart_at = Some(self.epoch_from + NOTICED);
         } else {
             self.begin_epoch();
@@ -48,7 +48,7 @@ impl Mapper {
 
     /// Begins the epoch anew, and tells all hosts.
     pub(super) fn begin_epoch(&mut self) {
-        (self.epoch_from, self.restart_at) = (self.now, None);
+        (self.epoch_from, self.epoch_base, self.restart_at) = (self.now, 0, None);
         self.announce();
     }
 
@@ -56,6 +56,18 @@ impl Mapper {
     pub(super) fn announce(&mut self) {
         self.announcing = Some(Announcing { left: PACKETS, next: self.now, gap: GAP });
         self.send_announcements();
+    }
+
+    /// Begins an announcement after a moment.
+    pub(super) fn announce_later(&mut self) {
+        self.announcing = Some(Announcing { left: PACKETS, next: self.now + GAP, gap: GAP });
+    }
+
+    /// Begins an announcement, unless one is to begin in a moment anyway.
+    pub(super) fn announce_once_more(&mut self) {
+        if self.announcing.is_none_or(|announcing| announcing.left < PACKETS) {
+            self.announce();
+        }
     }
 
     /// Sends the next packet of an announcement, if it is due.

@@ -6,6 +6,8 @@ use signalbox_core::node::Prefix;
 
 /// Configuration of a [`Mapper`](super::Mapper).
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields, default))]
 pub struct Config {
     /// PCP is answered. Otherwise a request of PCP draws nothing.
     pub pcp: bool,

@@ -52,6 +52,8 @@ signalbox_core::counters! {
         repaired: u64 => MAPPINGS { event: "repaired" },
         /// Mappings that the path lost for good.
         lost: u64 => MAPPINGS { event: "lost" },
+        /// Mappings that the node before this one handed over.
+        restored: u64 => MAPPINGS { event: "restored" },
         /// Mappings that a command cleared.
         cleared: u64 => MAPPINGS { event: "cleared" },
     }

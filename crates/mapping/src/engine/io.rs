@@ -1,8 +1,10 @@
 //! Inputs and outputs of the engine.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::time::Duration;
 
 use signalbox_core::IfIndex;
+use signalbox_core::handover::Entries;
 use signalbox_core::node::Interface;
 use signalbox_core::packet::{Received, Transmit};
 
@@ -15,6 +17,13 @@ pub enum Input<'a> {
     Timer,
     /// A datagram to the port of PCP and NAT-PMP. It came in by the interface of the route to its source: who drives the engine has looked.
     Packet(Received<'a>),
+    /// A datagram that [`Mapper::accepts`](super::Mapper::accepts) and that who drives the engine has dropped.
+    Dropped {
+        /// Its source.
+        client: SocketAddr,
+        /// Why.
+        why: Dropped,
+    },
     /// All interfaces of the node; given at the start and after each change.
     Interfaces(&'a [Interface]),
     /// The IPv4 address by which hosts outside reach mappings: that of the outermost NAT. `None`: no path outward is known.
@@ -33,6 +42,14 @@ pub enum Input<'a> {
         /// What happened.
         change: Change,
     },
+    /// What [`Mapper::hand_over`](super::Mapper::hand_over) of the engine before this one wrote. It comes after the first
+    /// [`Input::Interfaces`], at once.
+    Handover {
+        /// The entries.
+        entries: Entries,
+        /// How long ago they were written.
+        elapsed: Duration,
+    },
     /// What a user of the node demands.
     Command {
         /// To be given back with the event.
@@ -40,6 +57,24 @@ pub enum Input<'a> {
         /// The command.
         command: Command,
     },
+}
+
+/// Why a datagram was dropped before the engine got it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dropped {
+    /// The route to its source leaves by another interface, or there is none: anybody may have sent it.
+    Elsewhere,
+    /// Too many wait for the routes to their sources.
+    Overload,
+}
+
+/// Who takes the next output of [`Mapper::poll`](super::Mapper::poll).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// The driver: [`Output::Transmit`] or [`Output::Event`].
+    Driver,
+    /// The path: [`Output::Open`] or [`Output::Close`].
+    Path,
 }
 
 /// One output of [`Mapper::poll`](super::Mapper::poll).
@@ -70,11 +105,12 @@ pub enum Output<'a> {
 }
 
 /// Identifier of a mapping between the engine and the path. It is never used again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MappingId(pub u64);
 
 /// What a mapping is for: the inside of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Inside {
     /// The host.
     pub client: IpAddr,
@@ -157,13 +193,19 @@ pub enum Change {
 
 /// What a user of the node demands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Command {
     /// End a mapping. Its host learns of it when it renews.
     Clear(Inside),
+    /// The user of the identifier has gone. Commands are answered at once, so nothing is left to end.
+    End,
 }
 
 /// The answer to a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Event {
     /// The mapping has ended.
     Cleared,

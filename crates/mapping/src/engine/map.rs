@@ -11,7 +11,7 @@ use super::io::{Inside, MappingId, Wanted};
 use super::outbox::Back;
 use super::record::{Asked, Holder, Record, Stage, Wish, seconds};
 use super::table::NoPlace;
-use crate::wire::{Filter, Known, Map, Request, ResultCode};
+use crate::wire::{CLIENT_PORT, Filter, Known, Map, Request, ResultCode, SERVER_PORT};
 
 /// Most octets of a description that are kept (RFC 7220 §2: at least 128).
 const KEPT_DESCRIPTION: usize = 128;
@@ -171,8 +171,14 @@ impl Mapper {
 
     /// Asks the path for a mapping that does not exist yet.
     fn ask(&mut self, back: Back, octets: &[u8], lifetime: u32, inside: Inside, map: &Map, demands: Demands) {
+        let reserved = is_reserved(map.protocol, map.external.port());
+        if reserved && demands.exactly {
+            return self.refuse_limit(back, octets, ResultCode::CANNOT_PROVIDE_EXTERNAL);
+        }
         let asked = Asked { octets: octets.into(), lifetime: self.granted(lifetime) };
-        let wish = Wish { place: map.external, exactly: demands.exactly };
+        let port = if reserved { 0 } else { map.external.port() };
+        let place = SocketAddr::new(map.external.ip(), port);
+        let wish = Wish { place, exactly: demands.exactly };
         let mut record = self.record(back, inside, Holder::Pcp(map.nonce), wish, asked);
         record.filters = demands.filters;
         record.description = demands.description.filter(|text| !text.is_empty());
@@ -356,6 +362,12 @@ pub(super) fn wanted(record: &Record) -> Wanted {
         exactly,
         filters: record.filters.clone(),
     }
+}
+
+/// Whether an external port is that of PCP and NAT-PMP themselves, which no host gets (RFC 6887 §11.3).
+pub(super) const fn is_reserved(protocol: u8, port: u16) -> bool {
+    const UDP: u8 = 17;
+    protocol == UDP && matches!(port, CLIENT_PORT | SERVER_PORT)
 }
 
 /// Whether a place is another one than the wish, of which an address without a bit set matches any.

@@ -9,6 +9,7 @@
 //! * `receive` decides who may ask, and reads requests in the order of RFC 6887 §8.2. `map` is MAP of PCP, `nat_pmp` the mapping of
 //!   NAT-PMP, `answer` composes what they are told.
 //! * `path` is what the path answers and reports: a mapping stands, is lost, asked for again, or moves.
+//! * `handover` keeps mappings and the epoch over a planned restart.
 //! * `announce` tells all hosts that state was lost.
 //! * `record` is one mapping, `table` all of them, with shares of hosts. `outbox` holds outputs until they are polled, `interfaces` the
 //!   addresses of this node.
@@ -17,6 +18,7 @@ mod announce;
 mod answer;
 mod config;
 mod counters;
+mod handover;
 mod interfaces;
 mod io;
 mod map;
@@ -38,7 +40,7 @@ use signalbox_core::{Random, Time};
 
 pub use config::{Config, ConfigError};
 pub use counters::Counters;
-pub use io::{Change, Command, Event, Failure, Input, Inside, MappingId, Output, Wanted};
+pub use io::{Change, Command, Dropped, Event, Failure, Input, Inside, MappingId, Next, Output, Wanted};
 pub use view::{MappingView, State};
 
 use announce::Announcing;
@@ -66,6 +68,8 @@ pub struct Mapper {
     outside: Option<Ipv4Addr>,
     last_outside: Option<Ipv4Addr>,
     epoch_from: Time,
+    /// The epoch of then: that of the node before this one.
+    epoch_base: u32,
     /// When the epoch begins anew, because it had begun too short a time before for hosts to notice another loss.
     restart_at: Option<Time>,
     announcing: Option<Announcing>,
@@ -98,6 +102,7 @@ impl Mapper {
             outside: None,
             last_outside: None,
             epoch_from: Time::ZERO,
+            epoch_base: 0,
             restart_at: None,
             announcing: None,
             started: false,
@@ -116,6 +121,7 @@ impl Mapper {
         match input {
             Input::Timer => {}
             Input::Packet(ref packet) => self.receive(packet),
+            Input::Dropped { client, why } => self.dropped(client, why),
             Input::Interfaces(interfaces) => {
                 self.interfaces.set(interfaces, &self.config);
                 self.start();
@@ -123,13 +129,21 @@ impl Mapper {
             Input::Outside(address) => self.set_outside(address),
             Input::Opened { id, result } => self.opened(id, result),
             Input::Changed { id, change } => self.changed(id, change),
+            Input::Handover { entries, elapsed } => self.take_over(entries, elapsed),
             Input::Command { id, command: Command::Clear(inside) } => self.clear(id, &inside),
+            Input::Command { id: _, command: Command::End } => {}
         }
     }
 
     /// The next output, if any. Its octets are valid until the next call.
     pub fn poll(&mut self) -> Option<Output<'_>> {
         self.out.poll()
+    }
+
+    /// Who takes the next output of [`Mapper::poll`]; `None`: there is no output.
+    #[must_use]
+    pub fn next(&self) -> Option<Next> {
+        self.out.next()
     }
 
     /// When [`Input::Timer`] is due next; `None` while no timer runs.
@@ -157,10 +171,12 @@ impl Mapper {
         &self.config
     }
 
-    /// The first interfaces are known: this server has no mappings that hosts may know of, and says so.
+    /// The first interfaces are known: this server has no mappings that hosts may know of, and says so soon, unless it takes over those
+    /// of the node before it.
     fn start(&mut self) {
         if !core::mem::replace(&mut self.started, true) {
-            self.begin_epoch();
+            self.epoch_from = self.now;
+            self.announce_later();
         }
     }
 
@@ -171,7 +187,7 @@ impl Mapper {
         match self.last_outside.replace(address) {
             Some(before) if before != address => self.restart_epoch(),
             Some(_) => {}
-            None => self.announce(),
+            None => self.announce_once_more(),
         }
     }
 

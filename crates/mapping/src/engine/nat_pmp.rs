@@ -6,7 +6,7 @@ use core::time::Duration;
 use super::Mapper;
 use super::answer::nowhere;
 use super::io::Inside;
-use super::map::prolong;
+use super::map::{is_reserved, prolong};
 use super::outbox::Back;
 use super::record::{Asked, Holder, Wish, seconds};
 use super::table::NoPlace;
@@ -46,6 +46,7 @@ impl Mapper {
             return;
         }
         let Some(key) = known else {
+            let wish = if is_reserved(inside.protocol, wish) { 0 } else { wish };
             let place = SocketAddr::new(nowhere(inside.client).ip(), wish);
             // What stands behind a request says nothing.
             let asked = Asked { octets: octets.get(..12).unwrap_or(octets).into(), lifetime };

@@ -7,7 +7,7 @@ use signalbox_core::IfIndex;
 use signalbox_core::entry::Entry;
 use signalbox_core::packet::Transmit;
 
-use super::io::{Event, MappingId, Output, Wanted};
+use super::io::{Event, MappingId, Next, Output, Wanted};
 use crate::wire::SERVER_PORT;
 
 /// Buffers that are kept for the next messages.
@@ -64,6 +64,13 @@ impl Outbox {
 
     pub(super) fn event(&mut self, id: u64, event: Event) {
         self.queue.push_back(Queued::Event(id, event));
+    }
+
+    pub(super) fn next(&self) -> Option<Next> {
+        Some(match self.queue.front()? {
+            Queued::Datagram(..) | Queued::Event(..) => Next::Driver,
+            Queued::Open(..) | Queued::Close(_) => Next::Path,
+        })
     }
 
     pub(super) fn poll(&mut self) -> Option<Output<'_>> {

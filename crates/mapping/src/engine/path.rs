@@ -3,6 +3,7 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 
+use signalbox_core::Time;
 use signalbox_core::slab::Key;
 
 use super::Mapper;
@@ -252,7 +253,12 @@ impl Mapper {
 
     /// Seconds since mappings were lost last (RFC 6887 §8.5).
     pub(super) fn epoch(&self) -> u32 {
-        u32::try_from(self.now.since(self.epoch_from).as_secs()).unwrap_or(u32::MAX)
+        self.epoch_at(self.now)
+    }
+
+    pub(super) fn epoch_at(&self, now: Time) -> u32 {
+        let since = u32::try_from(now.since(self.epoch_from).as_secs()).unwrap_or(u32::MAX);
+        self.epoch_base.saturating_add(since)
     }
 
     /// Serves the timers that are due, a portion for each input.

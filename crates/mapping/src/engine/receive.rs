@@ -1,21 +1,48 @@
 //! Received datagrams, in the order of checks of RFC 6887 §8.2.
 
+use core::net::{IpAddr, SocketAddr};
+
+use signalbox_core::IfIndex;
 use signalbox_core::packet::Received;
 use signalbox_core::shares::source;
 
 use super::Mapper;
+use super::io::Dropped;
 use super::outbox::Back;
 use crate::error::{Answer, NatPmpError};
 use crate::wire::{Body, Header, NatPmpRequest, NatPmpResponse, Request, ResultCode, Version};
 
 impl Mapper {
+    /// Whether a datagram came in where requests are accepted, and its source may ask. What it contains does not count.
+    #[must_use]
+    pub fn accepts(&self, packet: &Received<'_>) -> bool {
+        self.may_ask(packet.ifindex, packet.src.ip(), packet.dst.ip()) && packet.src.port() != 0
+    }
+
+    /// Whether a host behind an interface may ask at this address.
+    pub(super) fn may_ask(&self, ifindex: IfIndex, client: IpAddr, local: IpAddr) -> bool {
+        let from = &self.config.from;
+        self.interfaces.accepts(ifindex, client, local)
+            && (from.is_empty() || from.iter().any(|prefix| prefix.contains(client)))
+    }
+
+    /// Counts a datagram that was dropped before it came here.
+    pub(super) fn dropped(&mut self, client: SocketAddr, why: Dropped) {
+        let (count, reason) = match why {
+            Dropped::Elsewhere => {
+                (&mut self.counters.foreign, "the route to its source leaves by another interface")
+            }
+            Dropped::Overload => (&mut self.counters.rate, "too many wait for routes"),
+        };
+        *count += 1;
+        tracing::debug!(%client, reason, "request dropped");
+    }
+
     /// Takes a datagram. Who may ask is decided first, so that nothing is answered to others.
     pub(super) fn receive(&mut self, packet: &Received<'_>) {
         let back = Back { client: packet.src, local: packet.dst.ip(), ifindex: packet.ifindex };
         let (client, octets) = (packet.src.ip(), packet.payload);
-        let may_ask =
-            self.config.from.is_empty() || self.config.from.iter().any(|prefix| prefix.contains(client));
-        if !self.interfaces.accepts(back.ifindex, client, back.local) || !may_ask || back.client.port() == 0 {
+        if !self.accepts(packet) {
             self.counters.foreign += 1;
             tracing::debug!(%client, reason = "not served here", "request dropped");
             return;

@@ -59,6 +59,11 @@ impl Mappings {
         self.records.iter().map(|(key, record)| (MappingId(key.to_u64()), record))
     }
 
+    /// Visits mappings from a place on: see [`Slab::walk`].
+    pub(super) fn walk(&self, from: u32, mut visit: impl FnMut(MappingId, &Record) -> bool) -> Option<u32> {
+        self.records.walk(from, |key, record| visit(MappingId(key.to_u64()), record))
+    }
+
     /// The mapping of this inside.
     pub(super) fn find(&self, inside: &Inside) -> Option<Key> {
         let hash = self.hasher.hash_one(inside);

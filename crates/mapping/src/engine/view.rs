@@ -6,7 +6,7 @@ use signalbox_core::Time;
 
 use super::Mapper;
 use super::io::{Inside, MappingId};
-use super::record::{Holder, Stage};
+use super::record::{Holder, Record, Stage};
 
 /// Where a mapping is between its first request and its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,22 +55,32 @@ impl Mapper {
 
     /// All mappings, in no order.
     pub fn mappings(&self) -> impl Iterator<Item = MappingView<'_>> {
-        self.mappings.iter().map(|(id, record)| {
-            let told = record.told();
-            MappingView {
-                id,
-                inside: record.inside,
-                by_pcp: matches!(record.holder, Holder::Pcp(_)),
-                state: match record.stage {
-                    Stage::Asking { .. } => State::Asking,
-                    Stage::Standing { .. } | Stage::Changing { .. } => State::Standing,
-                    Stage::Repairing { .. } => State::Repairing,
-                },
-                outside: told.map(|(place, _)| place),
-                ends: told.map(|(_, ends)| ends),
-                description: record.description.as_deref(),
-                filters: record.filters.len(),
-            }
-        })
+        self.mappings.iter().map(|(id, record)| MappingView::of(id, record))
+    }
+
+    /// Visits mappings from a place in the table on, while the visitor answers true. Returns the place where it stopped; `None`: there
+    /// are no more. A walk looks at a bounded number of places.
+    pub fn walk(&self, from: u32, mut visit: impl FnMut(MappingView<'_>) -> bool) -> Option<u32> {
+        self.mappings.walk(from, |id, record| visit(MappingView::of(id, record)))
+    }
+}
+
+impl<'a> MappingView<'a> {
+    fn of(id: MappingId, record: &'a Record) -> Self {
+        let told = record.told();
+        Self {
+            id,
+            inside: record.inside,
+            by_pcp: matches!(record.holder, Holder::Pcp(_)),
+            state: match record.stage {
+                Stage::Asking { .. } => State::Asking,
+                Stage::Standing { .. } | Stage::Changing { .. } => State::Standing,
+                Stage::Repairing { .. } => State::Repairing,
+            },
+            outside: told.map(|(place, _)| place),
+            ends: told.map(|(_, ends)| ends),
+            description: record.description.as_deref(),
+            filters: record.filters.len(),
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The server by its packets: requests in, answers and questions for the path out.
 
 mod announce;
+mod handover;
 mod hostile;
 mod limits;
 mod map;

@@ -9,7 +9,7 @@ use core::net::{IpAddr, SocketAddr};
 use signalbox_core::mri::{Direction, LooseEnd};
 use signalbox_core::service::{AddressValidation, RecvMessage, Security, TransferAttributes};
 use signalbox_core::slab::Key;
-use signalbox_core::{IfIndex, Mri, invariant};
+use signalbox_core::{IfIndex, Mri, SessionId, invariant};
 use signalbox_resources::{End, Resources};
 
 use super::Natfw;
@@ -195,6 +195,13 @@ impl Natfw {
     fn refuse_host(&mut self, id: u64, failure: Failure, object: Option<ObjectType>) {
         let wish = object == Some(PUBLICATION);
         self.out.push(Own::Host(id, Box::new(HostEvent::Refused { failure, wish })));
+    }
+
+    /// The session of what a front end asked for with this identifier.
+    #[must_use]
+    pub fn session_of_host(&self, id: u64) -> Option<SessionId> {
+        let host = self.hosts.get(&id)?;
+        self.sessions.get(host.key).map(|session| session.id)
     }
 
     /// The nodes further on are told that a session of this node ends.

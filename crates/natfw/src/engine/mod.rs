@@ -91,7 +91,7 @@ use ended::Ended;
 use host::Host;
 use initiator::Lookup;
 use interfaces::Interfaces;
-use outbox::{Outbox, Purpose};
+use outbox::{Outbox, Own, Purpose};
 use parked::Requests;
 use publish::Lessee;
 use session::Session;
@@ -232,6 +232,13 @@ impl Natfw {
     /// The next output, if any. Its octets are valid until the next call.
     pub fn poll(&mut self) -> Option<Output<'_>> {
         self.out.poll().map(Output::from)
+    }
+
+    /// Whether the next output of [`Natfw::poll`] is for a front end.
+    #[inline]
+    #[must_use]
+    pub fn is_for_host(&self) -> bool {
+        matches!(self.out.next_own(), Some(Own::Host(..)))
     }
 
     /// Who takes the next output of [`Natfw::poll`]; `None`: there is no output.

@@ -187,6 +187,8 @@ impl Protocol for Instance {
             | Input::FlowFound { .. }
             | Input::Indication(_)
             | Input::Request(_)
+            | Input::HostRequest { .. }
+            | Input::HostEvent { .. }
             | Input::Handover(_)
             | Input::Stop { .. } => {}
         }

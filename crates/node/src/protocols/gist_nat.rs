@@ -53,6 +53,8 @@ impl Protocol for Instance {
             | protocol::Input::Grant(_)
             | protocol::Input::Indication(_)
             | protocol::Input::Request(_)
+            | protocol::Input::HostRequest { .. }
+            | protocol::Input::HostEvent { .. }
             | protocol::Input::Stop { .. } => return,
         };
         self.engine.handle(cx.now, input);

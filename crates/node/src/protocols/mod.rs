@@ -10,12 +10,14 @@ mod boomerang;
 pub(crate) mod casp;
 mod gist;
 mod gist_nat;
+pub(crate) mod mapping;
 mod natfw;
 mod ping;
 mod qos;
 mod rsvp;
 
 pub use gist::{ApplicationCommand, ApplicationEvent, ApplicationView, GistConfig, RegisterError};
+pub use mapping::MappingConfig;
 pub use names::{Command, Event, ProtocolId};
 pub use settings::Config;
 pub use suite::Suite;

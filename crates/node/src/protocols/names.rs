@@ -8,7 +8,7 @@ use signalbox_resources::GrantId;
 
 #[cfg(feature = "test-protocol")]
 use super::beacon;
-use super::{Config, boomerang, casp, gist, gist_nat, natfw, ping, qos, rsvp};
+use super::{Config, boomerang, casp, gist, gist_nat, mapping, natfw, ping, qos, rsvp};
 use crate::composition::Place;
 use crate::protocol::Composed;
 
@@ -33,6 +33,8 @@ pub enum ProtocolId {
     GistNat,
     /// CASP (draft-schulzrinne-nsis-casp-01).
     Casp,
+    /// The front end for hosts that ask by PCP (RFC 6887) and NAT-PMP (RFC 6886).
+    Mapping,
     /// The test protocol.
     #[cfg(feature = "test-protocol")]
     Beacon,
@@ -49,6 +51,7 @@ impl ProtocolId {
         Self::Natfw,
         Self::GistNat,
         Self::Casp,
+        Self::Mapping,
         #[cfg(feature = "test-protocol")]
         Self::Beacon,
     ];
@@ -65,6 +68,7 @@ impl ProtocolId {
             Self::Natfw => natfw::Instance::NAME,
             Self::GistNat => gist_nat::Instance::NAME,
             Self::Casp => casp::Instance::NAME,
+            Self::Mapping => mapping::Instance::NAME,
             #[cfg(feature = "test-protocol")]
             Self::Beacon => beacon::Instance::NAME,
         }
@@ -111,6 +115,7 @@ pub enum Command {
     Natfw { id: u64, command: natfw::Command },
     GistNat { id: u64, command: gist_nat::Command },
     Casp { id: u64, command: casp::Command },
+    Mapping { id: u64, command: mapping::Command },
     #[cfg(feature = "test-protocol")]
     Beacon { id: u64, command: beacon::Command },
     /// Ends a reservation for an administrator. Its protocol informs the others. `grant` is what admission control holds.
@@ -141,6 +146,7 @@ pub enum Event {
     Natfw { id: u64, event: natfw::Event },
     GistNat { id: u64, event: gist_nat::Event },
     Casp { id: u64, event: casp::Event },
+    Mapping { id: u64, event: mapping::Event },
     #[cfg(feature = "test-protocol")]
     Beacon { id: u64, event: beacon::Event },
 }
@@ -157,6 +163,7 @@ impl Command {
             Self::Natfw { id, .. } => Some((ProtocolId::Natfw, *id)),
             Self::GistNat { id, .. } => Some((ProtocolId::GistNat, *id)),
             Self::Casp { id, .. } => Some((ProtocolId::Casp, *id)),
+            Self::Mapping { id, .. } => Some((ProtocolId::Mapping, *id)),
             #[cfg(feature = "test-protocol")]
             Self::Beacon { id, .. } => Some((ProtocolId::Beacon, *id)),
             Self::DeleteReservation { .. }
@@ -192,7 +199,8 @@ impl Event {
             | Self::Boomerang { id, .. }
             | Self::Natfw { id, .. }
             | Self::GistNat { id, .. }
-            | Self::Casp { id, .. } => *id,
+            | Self::Casp { id, .. }
+            | Self::Mapping { id, .. } => *id,
             #[cfg(feature = "test-protocol")]
             Self::Beacon { id, .. } => *id,
         }

@@ -10,6 +10,7 @@ use signalbox_core::{Changes, Entry, NslpId, SessionChange, Time};
 pub(super) use signalbox_natfw::engine::{Command, Config, NatfwEvent as Event};
 use signalbox_natfw::engine::{Input, Natfw, Output as Out, Refusal};
 
+use super::ProtocolId;
 use crate::config::ConfigError;
 use crate::protocol::{
     self, Composed, Context, Needs, Next, Owners, Protocol, ProtocolLookups, Restart, Setup, Size,
@@ -31,6 +32,7 @@ impl Protocol for Instance {
             protocol::Input::PinholeOpened { id, result } => Input::Opened { id, result },
             protocol::Input::Indication(indication) => Input::Indication(indication),
             protocol::Input::Handover(entries) => Input::Handover(entries),
+            protocol::Input::HostRequest { id, request } => Input::Host { id, request },
             protocol::Input::Stop { handed_over } => Input::Stop { handed_over },
             protocol::Input::WallClock(_)
             | protocol::Input::LinkSpeeds(_)
@@ -43,7 +45,8 @@ impl Protocol for Instance {
             | protocol::Input::Stream(_)
             | protocol::Input::Grant(_)
             | protocol::Input::FlowFound { .. }
-            | protocol::Input::Request(_) => return,
+            | protocol::Input::Request(_)
+            | protocol::Input::HostEvent { .. } => return,
         };
         self.engine.handle(cx.now, input, cx.resources);
     }
@@ -69,19 +72,17 @@ impl Protocol for Instance {
     }
 
     fn next(&mut self, _: &mut Context<'_>) -> Option<Next> {
+        if self.engine.is_for_host() {
+            return Some(Next::Protocol(ProtocolId::Mapping));
+        }
         self.engine.next().map(Next::from)
     }
 
     fn pass(&mut self, cx: &mut Context<'_>, to: &mut dyn Protocol) {
         match self.engine.poll() {
             Some(Out::Request(request)) => to.handle(cx, protocol::Input::Request(request)),
-            Some(
-                Out::RouteLookup { .. }
-                | Out::Open { .. }
-                | Out::Close { .. }
-                | Out::Host { .. }
-                | Out::Event { .. },
-            )
+            Some(Out::Host { id, event }) => to.handle(cx, protocol::Input::HostEvent { id, event }),
+            Some(Out::RouteLookup { .. } | Out::Open { .. } | Out::Close { .. } | Out::Event { .. })
             | None => {
                 debug_assert!(false, "the output is the driver's");
             }
@@ -167,7 +168,7 @@ impl Composed for Instance {
             Out::Close { id } => Output::ClosePinhole { id },
             Out::Event { id, event: of } => Output::Event(event(id, of)),
             Out::Request(_) | Out::Host { .. } => {
-                debug_assert!(false, "requests are GIST's, and no front end asks for a host");
+                debug_assert!(false, "requests are GIST's, and events of hosts the front end's");
                 return None;
             }
         })

@@ -41,6 +41,8 @@ impl Protocol for Instance {
             | protocol::Input::PinholeOpened { .. }
             | protocol::Input::FlowFound { .. }
             | protocol::Input::Request(_)
+            | protocol::Input::HostRequest { .. }
+            | protocol::Input::HostEvent { .. }
             | protocol::Input::Handover(_)
             | protocol::Input::Stop { .. } => return,
         };

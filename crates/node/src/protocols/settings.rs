@@ -2,7 +2,7 @@
 
 #[cfg(feature = "test-protocol")]
 use super::beacon;
-use super::{ProtocolId, boomerang, casp, gist, gist_nat, natfw, ping, qos, rsvp};
+use super::{ProtocolId, boomerang, casp, gist, gist_nat, mapping, natfw, ping, qos, rsvp};
 use crate::config::{Member, Members};
 use crate::protocol::Composed;
 
@@ -29,6 +29,9 @@ pub struct Config {
     pub gist_nat: Option<gist_nat::Config>,
     /// Settings of CASP (draft-schulzrinne-nsis-casp-01).
     pub casp: Option<casp::Config>,
+    /// Settings of the front end for hosts that ask by PCP (RFC 6887) and NAT-PMP (RFC 6886).
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub mapping: Option<mapping::Config>,
     /// Settings of the test protocol.
     #[cfg(feature = "test-protocol")]
     pub beacon: Option<beacon::Config>,
@@ -55,6 +58,7 @@ impl Config {
             natfw: None,
             gist_nat: None,
             casp: None,
+            mapping: None,
             #[cfg(feature = "test-protocol")]
             beacon: None,
             resources: signalbox_resources::Config::default(),
@@ -79,6 +83,7 @@ impl Config {
             natfw: changed(self.natfw, old.natfw.as_ref()),
             gist_nat: changed(self.gist_nat, old.gist_nat.as_ref()),
             casp: changed(self.casp, old.casp.as_ref()),
+            mapping: changed(self.mapping, old.mapping.as_ref()),
             #[cfg(feature = "test-protocol")]
             beacon: changed(self.beacon, old.beacon.as_ref()),
             resources: self.resources,
@@ -104,6 +109,7 @@ impl Config {
             natfw,
             gist_nat,
             casp,
+            mapping,
             #[cfg(feature = "test-protocol")]
             beacon,
         } = self;
@@ -116,6 +122,7 @@ impl Config {
             member::<natfw::Instance>(ProtocolId::Natfw, natfw.as_ref()),
             member::<gist_nat::Instance>(ProtocolId::GistNat, gist_nat.as_ref()),
             member::<casp::Instance>(ProtocolId::Casp, casp.as_ref()),
+            member::<mapping::Instance>(ProtocolId::Mapping, mapping.as_ref()),
             #[cfg(feature = "test-protocol")]
             member::<beacon::Instance>(ProtocolId::Beacon, beacon.as_ref()),
         ];

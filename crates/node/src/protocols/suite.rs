@@ -6,7 +6,8 @@ use signalbox_core::node::Output;
 #[cfg(feature = "test-protocol")]
 use super::beacon;
 use super::{
-    Command, Config, Event, ProtocolId as Id, boomerang, casp, gist, gist_nat, natfw, ping, qos, rsvp,
+    Command, Config, Event, ProtocolId as Id, boomerang, casp, gist, gist_nat, mapping, natfw, ping, qos,
+    rsvp,
 };
 use crate::composition::{Composition, Place, Sealed};
 use crate::config::ConfigError;
@@ -26,6 +27,7 @@ pub struct Suite {
     pub(crate) natfw: Slot<natfw::Instance>,
     pub(crate) gist_nat: Slot<gist_nat::Instance>,
     pub(crate) casp: Slot<casp::Instance>,
+    pub(crate) mapping: Slot<mapping::Instance>,
     #[cfg(feature = "test-protocol")]
     beacon: Slot<beacon::Instance>,
 }
@@ -86,6 +88,7 @@ impl Suite {
             natfw: made(config.natfw, setup)?,
             gist_nat: made(config.gist_nat, setup)?,
             casp: made(config.casp, setup)?,
+            mapping: made(config.mapping, setup)?,
             #[cfg(feature = "test-protocol")]
             beacon: made(config.beacon, setup)?,
         })
@@ -157,6 +160,12 @@ impl Suite {
                     event,
                 });
             }
+            Command::Mapping { id, command } => {
+                return give_command(&mut self.mapping, cx, (id, command), |id, event| Event::Mapping {
+                    id,
+                    event,
+                });
+            }
             #[cfg(feature = "test-protocol")]
             Command::Beacon { id, command } => {
                 return give_command(&mut self.beacon, cx, (id, command), |id, event| Event::Beacon {
@@ -195,6 +204,7 @@ impl Suite {
             natfw,
             gist_nat,
             casp,
+            mapping,
             #[cfg(feature = "test-protocol")]
             beacon,
         } = config;
@@ -206,6 +216,7 @@ impl Suite {
         reloaded(&mut self.natfw, now, natfw);
         reloaded(&mut self.gist_nat, now, gist_nat);
         reloaded(&mut self.casp, now, casp);
+        reloaded(&mut self.mapping, now, mapping);
         #[cfg(feature = "test-protocol")]
         reloaded(&mut self.beacon, now, beacon);
     }
@@ -247,6 +258,7 @@ impl Suite {
                 self.gist_nat.as_mut()?.poll(lookups, |id, event| of(Event::GistNat { id, event }))
             }
             Id::Casp => self.casp.as_mut()?.poll(lookups, |id, event| of(Event::Casp { id, event })),
+            Id::Mapping => self.mapping.as_mut()?.poll(lookups, |id, event| of(Event::Mapping { id, event })),
             #[cfg(feature = "test-protocol")]
             Id::Beacon => self.beacon.as_mut()?.poll(lookups, |id, event| of(Event::Beacon { id, event })),
         }
@@ -274,6 +286,7 @@ impl Composition for Suite {
             Id::Natfw => shown(&self.natfw),
             Id::GistNat => shown(&self.gist_nat),
             Id::Casp => shown(&self.casp),
+            Id::Mapping => shown(&self.mapping),
             #[cfg(feature = "test-protocol")]
             Id::Beacon => shown(&self.beacon),
         }
@@ -290,6 +303,7 @@ impl Composition for Suite {
             Id::Natfw => changed(&mut self.natfw),
             Id::GistNat => changed(&mut self.gist_nat),
             Id::Casp => changed(&mut self.casp),
+            Id::Mapping => changed(&mut self.mapping),
             #[cfg(feature = "test-protocol")]
             Id::Beacon => changed(&mut self.beacon),
         }
@@ -312,6 +326,7 @@ impl Composition for Suite {
             natfw,
             gist_nat,
             casp,
+            mapping,
             #[cfg(feature = "test-protocol")]
             beacon,
         } = self;
@@ -322,7 +337,8 @@ impl Composition for Suite {
             .or_else(|| next(Id::Boomerang, boomerang, cx))
             .or_else(|| next(Id::Natfw, natfw, cx))
             .or_else(|| next(Id::GistNat, gist_nat, cx))
-            .or_else(|| next(Id::Casp, casp, cx));
+            .or_else(|| next(Id::Casp, casp, cx))
+            .or_else(|| next(Id::Mapping, mapping, cx));
         #[cfg(feature = "test-protocol")]
         let found = found.or_else(|| next(Id::Beacon, beacon, cx));
         found
@@ -344,6 +360,7 @@ impl Composition for Suite {
             Some(Id::Natfw) => self.give(|all| &mut all.natfw, cx, to),
             Some(Id::GistNat) => self.give(|all| &mut all.gist_nat, cx, to),
             Some(Id::Casp) => self.give(|all| &mut all.casp, cx, to),
+            Some(Id::Mapping) => self.give(|all| &mut all.mapping, cx, to),
             #[cfg(feature = "test-protocol")]
             Some(Id::Beacon) => self.give(|all| &mut all.beacon, cx, to),
             None => {}
@@ -361,6 +378,7 @@ impl Composition for Suite {
             natfw,
             gist_nat,
             casp,
+            mapping,
             #[cfg(feature = "test-protocol")]
             beacon,
         } = self;
@@ -372,6 +390,7 @@ impl Composition for Suite {
         any |= flush(natfw);
         any |= flush(gist_nat);
         any |= flush(casp);
+        any |= flush(mapping);
         #[cfg(feature = "test-protocol")]
         {
             any |= flush(beacon);

@@ -66,7 +66,9 @@ impl Protocol for Whisper {
             | Input::Grant(_)
             | Input::PinholeOpened { .. }
             | Input::FlowFound { .. }
-            | Input::Request(_) => return,
+            | Input::Request(_)
+            | Input::HostRequest { .. }
+            | Input::HostEvent { .. } => return,
         };
         self.given.push_back(given);
     }

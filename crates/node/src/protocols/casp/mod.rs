@@ -277,6 +277,8 @@ impl Protocol for Instance {
             | protocol::Input::FlowFound { .. }
             | protocol::Input::Indication(_)
             | protocol::Input::Request(_)
+            | protocol::Input::HostRequest { .. }
+            | protocol::Input::HostEvent { .. }
             | protocol::Input::Stop { .. } => {}
         }
     }

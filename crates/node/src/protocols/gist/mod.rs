@@ -173,6 +173,8 @@ impl Protocol for Instance {
             | protocol::Input::PinholeOpened { .. }
             | protocol::Input::FlowFound { .. }
             | protocol::Input::Indication(_)
+            | protocol::Input::HostRequest { .. }
+            | protocol::Input::HostEvent { .. }
             | protocol::Input::Stop { .. } => return,
         };
         self.engine.handle(now, input);

@@ -4,5 +4,6 @@
 mod campaign;
 mod ends;
 mod inward;
+mod mapping;
 pub(crate) mod net;
 mod path;
