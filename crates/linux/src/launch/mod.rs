@@ -60,9 +60,10 @@ impl Launched {
             Ok(cgroup)
         });
         let child = command.spawn()?;
+        let is_in = |cgroup: &Cgroup| cgroup.processes().is_ok_and(|inside| inside.contains(&child.id()));
         let group = match cgroup {
-            // It could not enter, or it has ended.
-            Ok(cgroup) if !cgroup.processes()?.contains(&child.id()) && Identity::of(child.id()).is_ok() => {
+            // It could not enter, and has not ended.
+            Ok(cgroup) if !is_in(&cgroup) && Identity::of(child.id()).is_ok() => {
                 Group::Tree(Tree::of(child.id()), "the program could not enter its cgroup".to_owned())
             }
             Ok(cgroup) => Group::Cgroup(cgroup),

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Error, Result};
+use anyhow::{Error, Result};
 use clap::{Args, ValueEnum};
 use signalbox_api::v1;
 use signalbox_linux::launch::{Launched, Look, Transport, shell_status};
@@ -260,8 +260,13 @@ impl Session<'_> {
                 Some(report) = reports.recv() => self.take(report),
                 () = tokio::time::sleep_until(next) => {
                     let begin = Instant::now();
-                    let look = self.program.look().context("cannot see the sockets of the program")?;
-                    self.compare(&look)?;
+                    match self.program.look() {
+                        Ok(look) => self.compare(&look)?,
+                        // The program goes on, and so does what is held.
+                        Err(error) => {
+                            self.printer.notice(&format!("cannot see the sockets of the program: {error}"));
+                        }
+                    }
                     next = tokio::time::Instant::now() + BETWEEN_LOOKS.max(begin.elapsed() * PART_FOR_LOOKS);
                 }
             }
