@@ -19,8 +19,10 @@ mod profile;
 mod qos;
 mod rsvp;
 mod runs;
+mod switches;
 
 use casp::qos as casp_qos;
+use forward::gist::load as ping_forward;
 use forward::{
     boomerang as boomerang_forward, casp as casp_forward, gateway as gateway_forward, gist as gist_forward,
     natfw as natfw_forward, qos as qos_forward, rsvp as rsvp_forward,
@@ -38,6 +40,7 @@ pub use forward::boomerang::BoomerangForwardArgs;
 pub use forward::casp::CaspForwardArgs;
 pub use forward::gateway::GatewayForwardArgs;
 pub use forward::gist::ForwardArgs;
+pub use forward::gist::load::PingForwardArgs;
 pub use forward::natfw::NatfwForwardArgs;
 pub use forward::qos::QosForwardArgs;
 pub use forward::rsvp::RsvpForwardArgs;
@@ -53,6 +56,7 @@ pub use qos::QosArgs;
 pub use rsvp::RsvpArgs;
 pub use rsvp::refresh::RsvpRefreshArgs;
 pub use runs::Repeats;
+pub use switches::SwitchesArgs;
 
 /// Declares the table of benchmarks: a group for each thing that is measured, and a line for each protocol, with its
 /// module and its options. What is not about one protocol stands alone.
@@ -120,6 +124,8 @@ benchmarks! {
     Forward as ForwardCommand {
         /// GIST messages per second in datagrams and over associations, handshakes and their latency, beside bare programs.
         Gist => gist_forward::ForwardArgs,
+        /// The processor time, memory and round trips of a node under many sessions that Ping every 30 s, beside a bare echo.
+        Ping => ping_forward::PingForwardArgs,
         /// Reservations of the QoS NSLP per second, with and without enforcement, and memory of each.
         Qos => qos_forward::QosForwardArgs,
         /// RSVP set-ups per second, their latency, memory and refreshes, and the same packets through a bare forwarder.
@@ -140,6 +146,8 @@ benchmarks! {
         Instructions => instructions::InstructionsArgs,
         /// The share of each routine in the instructions of a message, for each engine.
         Profile => profile::ProfileArgs,
+        /// The time in which the kernel switches from one thread to another.
+        Switches => switches::SwitchesArgs,
         /// The benchmarks, with a line about each.
         List => list::ListArgs,
     }

@@ -61,7 +61,7 @@ impl Executor {
         &self,
         store: &Store,
         command: &Command,
-        program: &Value,
+        made_by: &Value,
         tell: impl FnMut(Duration),
     ) -> Result<Result<Kept, Interrupted>> {
         let (said, printed) = (store.of(command, "log"), store.of(command, "out"));
@@ -85,7 +85,7 @@ impl Executor {
         };
         let kept = Kept {
             command: command.words.clone(),
-            program: program.clone(),
+            made_by: made_by.clone(),
             started_unix_us: u64::try_from(started_unix_us).unwrap_or(u64::MAX),
             elapsed_ms: u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX),
             objects,

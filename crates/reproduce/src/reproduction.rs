@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use signalbox_lab::machine::Watch;
+use serde_json::{Value, json};
+use signalbox_lab::machine::{Machine, Watch};
 use signalbox_lab::provenance;
 
 use crate::execute::Executor;
@@ -22,12 +23,12 @@ const FAILED: u8 = 1;
 pub(crate) fn run(selection: &Selection, directory: &Path, json: bool) -> Result<ExitCode> {
     let store = Store::open(directory)?;
     let executor = Executor::new()?;
-    let program = serde_json::to_value(provenance::own())?;
     let watch = Watch::start();
+    let made_by = made_by(&watch.machine());
     let commands = selection.commands();
     let mut runs = Runs::new();
     for command in &commands {
-        if let Some(kept) = store.kept(command, &program) {
+        if let Some(kept) = store.kept(command, &made_by) {
             runs.insert(command.words.clone(), kept);
         }
     }
@@ -38,7 +39,7 @@ pub(crate) fn run(selection: &Selection, directory: &Path, json: bool) -> Result
             continue;
         }
         progress.begin(command);
-        let Ok(kept) = executor.run(&store, command, &program, |time| progress.tell(command, time))? else {
+        let Ok(kept) = executor.run(&store, command, &made_by, |time| progress.tell(command, time))? else {
             interrupted = true;
             break;
         };
@@ -72,6 +73,14 @@ pub(crate) fn run(selection: &Selection, directory: &Path, json: bool) -> Result
         }
     }
     Ok(if report.failures().next().is_none() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+/// What results depend on beside their command: the files of all programs, and the machine.
+fn made_by(machine: &Machine) -> Value {
+    let Machine { processor, processors, memory_kib, kernel, .. } = machine;
+    json!({
+        "programs": provenance::all(), "processor": processor, "processors": processors, "memory_kib": memory_kib, "kernel": kernel,
+    })
 }
 
 /// What people are told meanwhile, on standard error. What cannot be printed is no reason to fail.
@@ -126,5 +135,24 @@ impl Progress {
         if let Some(reason) = reason {
             let _ = writeln!(io::stderr(), "        FAILED: {reason}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The load differs each time; a daemon that was built again, and another machine, have other results.
+    #[test]
+    fn results_depend_on_the_daemon_and_on_the_machine() {
+        let machine = Watch::start().machine();
+        let one = made_by(&machine);
+        let busier = Machine { load: machine.load + 1.0, others: Some(0.5), ..machine.clone() };
+        assert_eq!(made_by(&busier), one);
+        let faster = Machine { processors: machine.processors + 1, ..machine };
+        assert_ne!(made_by(&faster), one);
+        let names: Vec<_> =
+            one["programs"].as_array().into_iter().flatten().map(|one| &one["name"]).collect();
+        assert_eq!(names, ["signalbox-lab", "signalboxd", "signalbox"]);
     }
 }

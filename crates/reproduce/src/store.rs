@@ -27,8 +27,8 @@ pub(crate) struct Store {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Kept {
     pub(crate) command: Vec<String>,
-    /// The program that ran: its version, commit and compiler.
-    pub(crate) program: Value,
+    /// The programs that ran, by the digests of their files, and the machine.
+    pub(crate) made_by: Value,
     pub(crate) started_unix_us: u64,
     pub(crate) elapsed_ms: u64,
     /// The objects that it printed.
@@ -68,12 +68,12 @@ impl Store {
         self.directory.join(RUNS).join(format!("{}.{end}", name(&command.words)))
     }
 
-    /// Returns what this program's command printed before, unless it failed.
-    pub(crate) fn kept(&self, command: &Command, program: &Value) -> Option<Kept> {
+    /// Returns what a command of these programs printed before on this machine, unless it failed.
+    pub(crate) fn kept(&self, command: &Command, made_by: &Value) -> Option<Kept> {
         let text = fs::read(self.of(command, "json")).ok()?;
         // A file of another version is made again.
         let kept: Kept = serde_json::from_slice(&text).ok()?;
-        let same = kept.command == command.words && kept.program == *program && kept.reason.is_none();
+        let same = kept.command == command.words && kept.made_by == *made_by && kept.reason.is_none();
         same.then_some(kept)
     }
 
@@ -132,7 +132,7 @@ mod tests {
         let command = command.words.clone();
         Kept {
             command,
-            program: json!({"version": 1}),
+            made_by: json!({"version": 1}),
             started_unix_us: 1,
             elapsed_ms: 2,
             objects: vec![json!({"a": 1})],
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_succeeded_with_the_same_program_is_kept() {
+    fn what_succeeded_with_the_same_programs_is_kept() {
         let directory = directory("kept");
         let store = Store::open(&directory).expect("writable");
         let (command, other) = (command("lab run x --set n=3 --json"), command("lab run x --set n=4 --json"));

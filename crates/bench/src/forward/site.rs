@@ -162,7 +162,7 @@ pub(super) fn leave_unpinned() {
 }
 
 /// Binds the calling thread, and what it starts, to one processor; on a machine with one there is nothing to do.
-pub(super) fn pin(processor: usize) -> Result<()> {
+pub(in super::super) fn pin(processor: usize) -> Result<()> {
     if UNPINNED.load(Ordering::Relaxed) {
         return Ok(());
     }

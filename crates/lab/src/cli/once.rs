@@ -38,14 +38,14 @@ pub(super) struct Wish {
 pub(super) fn once(scenario: &Scenario, wish: &Wish, progress: &Progress<'_>) -> Result<(LabRun, String)> {
     let about = About::lab(scenario);
     let (watch, begin) = (Watch::start(), Instant::now());
-    let (report, text) = match requires::lacking(scenario)? {
+    let (report, text, going_on) = match requires::lacking(scenario)? {
         Some(why) => {
             let text = format!("{}: skipped, {why}\n", scenario.name);
-            (Report::skipped(scenario, why), text)
+            (Report::skipped(scenario, why), text, Duration::ZERO)
         }
         None => run_scenario(scenario, wish, progress)?,
     };
-    let machine = watch.machine();
+    let machine = watch.machine_with(going_on);
     let run = LabRun {
         report,
         about,
@@ -60,7 +60,12 @@ pub(super) fn once(scenario: &Scenario, wish: &Wish, progress: &Progress<'_>) ->
     Ok((run, text))
 }
 
-fn run_scenario(scenario: &Scenario, wish: &Wish, progress: &Progress<'_>) -> Result<(Report, String)> {
+/// Returns the result, its text, and the processor time of what goes on after it.
+fn run_scenario(
+    scenario: &Scenario,
+    wish: &Wish,
+    progress: &Progress<'_>,
+) -> Result<(Report, String, Duration)> {
     wait::limit(scenario.timeout.map(|timeout| timeout.0));
     progress("making the network");
     let mut lab = Lab::make(Plan::new(scenario))?;
@@ -91,9 +96,10 @@ fn run_scenario(scenario: &Scenario, wish: &Wish, progress: &Progress<'_>) -> Re
     if !report.ok && !wish.silent {
         show_logs(&lab);
     }
+    let going_on = if wish.keep { lab.used() } else { Duration::ZERO };
     if wish.keep { lab.leave() } else { lab.down() }?;
     let text = report.text(scenario, &evidence);
-    Ok((report, text))
+    Ok((report, text, going_on))
 }
 
 fn draw(scenario: &Scenario, evidence: &Evidence, file: &Path) -> Result<()> {

@@ -44,6 +44,7 @@ fn message(kind: Kind, at: u64, src: &str, dst: &str, outgoing: bool) -> Message
     let query = kind == Kind::Query;
     Message {
         carrier: Carrier::Datagram,
+        acknowledged: None,
         at: Duration::from_millis(at),
         outgoing,
         frame: usize::try_from(at).expect("small"),

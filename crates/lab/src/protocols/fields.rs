@@ -20,6 +20,10 @@ pub(crate) struct Field<M: 'static> {
 pub(crate) trait Message: Debug {
     /// Since 1970.
     fn at(&self) -> Duration;
+    /// When TCP at the other end acknowledged its last octet, since 1970; nothing of a message in a datagram.
+    fn acknowledged(&self) -> Option<Duration> {
+        None
+    }
     /// The link's first end sent it.
     fn outgoing(&self) -> bool;
     /// The number of its frame in the capture of the link, counted from 1.

@@ -44,6 +44,8 @@ pub(crate) struct Segment<'a> {
     pub(crate) dst: SocketAddr,
     /// The number of the SYN, or of the first octet of the payload.
     pub(crate) sequence: u32,
+    /// The number of the octet that the sender expects next; it counts with `ack` only.
+    pub(crate) acknowledgment: u32,
     pub(crate) syn: bool,
     pub(crate) ack: bool,
     pub(crate) payload: &'a [u8],
@@ -143,13 +145,14 @@ impl<'a> Segment<'a> {
         if ip.protocol != PROTOCOL_TCP {
             return None;
         }
-        let sequence = u32::from_be_bytes(*ip.payload.get(4..8)?.first_chunk::<4>()?);
+        let number = |at: usize| Some(u32::from_be_bytes(*ip.payload.get(at..at + 4)?.first_chunk::<4>()?));
         let header = 4 * usize::from(*ip.payload.get(12)? >> 4);
         let flags = *ip.payload.get(13)?;
         Some(Self {
             src: SocketAddr::new(ip.src, u16_at(ip.payload, 0)?),
             dst: SocketAddr::new(ip.dst, u16_at(ip.payload, 2)?),
-            sequence,
+            sequence: number(4)?,
+            acknowledgment: number(8)?,
             syn: flags & 0x02 != 0,
             ack: flags & 0x10 != 0,
             payload: ip.payload.get(header..)?,

@@ -81,7 +81,7 @@ mod tests {
                 "floods,\"a\rb\",us_median,us,3.0",
                 "floods,queries,cpu_share,1,0.5",
                 "floods,queries,cpu_us_per_query,us,4.5",
-                "programs,observer/lines/1 message=ping,median_us,us,9.5",
+                "programs,observer/lines/message=ping,median_us,us,9.5",
                 "rtt_ms,all,count,1,3",
                 "rtt_ms,all,p50,ms,1.5",
                 "traffic,\"flow, first/before\",goodput_kbit,kbit/s,700.0",

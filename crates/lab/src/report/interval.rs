@@ -45,7 +45,8 @@ impl Bootstrap {
         Self::with(seed, RESAMPLES)
     }
 
-    const fn with(seed: u64, resamples: usize) -> Self {
+    /// Returns so many draws of a seed.
+    pub(crate) const fn with(seed: u64, resamples: usize) -> Self {
         Self { seed, resamples, draws: BTreeMap::new() }
     }
 

@@ -140,7 +140,7 @@ fn measurements(scenario: &Scenario, evidence: &Evidence) -> Value {
             }
         }
     }
-    all.extend(times::measure(evidence).map(|times| ("times_ms".to_owned(), times)));
+    all.extend(times::measure(evidence, scenario.seed).map(|times| ("times_ms".to_owned(), times)));
     let octets = octets::measure(evidence);
     if !octets.is_empty() {
         all.insert("layer_octets".to_owned(), octets.into());

@@ -1,5 +1,6 @@
 //! The numbers among the measurements of a run: each with its name, what it is of, and its unit.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
@@ -88,8 +89,8 @@ fn walk(value: &Value, path: &mut Vec<String>, visit: &mut impl FnMut(&[String],
             }
         }
         Value::Array(array) => {
-            for (place, value) in array.iter().enumerate() {
-                path.push(named(place, value));
+            for (name, value) in names(array).into_iter().zip(array) {
+                path.push(name);
                 walk(value, path, visit);
                 path.pop();
             }
@@ -98,11 +99,32 @@ fn walk(value: &Value, path: &mut Vec<String>, visit: &mut impl FnMut(&[String],
     }
 }
 
-/// Names an element of a list: by its place, and by the texts in it.
-fn named(place: usize, value: &Value) -> String {
-    let texts = value.as_object().into_iter().flatten();
-    let texts: Vec<_> = texts.filter_map(|(name, text)| Some(format!("{name}={}", text.as_str()?))).collect();
-    if texts.is_empty() { place.to_string() } else { format!("{place} {}", texts.join(" ")) }
+/// Names the elements of a list: by the words in each, so that an element keeps its name where another one comes or goes, and by its place among those
+/// of the same words.
+fn names(list: &[Value]) -> Vec<String> {
+    let words: Vec<String> = list.iter().map(words).collect();
+    let mut met: BTreeMap<&str, usize> = BTreeMap::new();
+    let several = |one: &String| words.iter().filter(|other| *other == one).nth(1).is_some();
+    let names = words.iter().map(|one| {
+        let place = met.entry(one).or_default();
+        *place += 1;
+        match (one.as_str(), several(one)) {
+            ("", _) => (*place - 1).to_string(),
+            (_, true) => format!("{} {one}", *place - 1),
+            (_, false) => one.clone(),
+        }
+    });
+    names.collect()
+}
+
+/// The texts and truths in an object.
+fn words(value: &Value) -> String {
+    let words = value.as_object().into_iter().flatten().filter_map(|(name, value)| match value {
+        Value::String(text) => Some(format!("{name}={text}")),
+        Value::Bool(truth) => Some(format!("{name}={truth}")),
+        Value::Null | Value::Number(_) | Value::Array(_) | Value::Object(_) => None,
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the unit that the names of a number say.
@@ -133,5 +155,23 @@ mod tests {
         let all: Vec<_> =
             numbers(&measured).iter().map(|number| format!("{} {}", number.name, number.unit)).collect();
         assert_eq!(all, ["last_link_ms ms", "rtt_ms/p50 ms", "traffic/flow/before/sent 1"]);
+    }
+
+    /// A run in which an acknowledgment passed, too, is compared with one without.
+    #[test]
+    fn a_row_keeps_its_name_where_another_one_comes() {
+        let row = |kind: &str, stands: bool| json!({"type": kind, "stands": stands, "octets": 3});
+        let shown = |rows: Vec<Value>| -> Vec<_> {
+            numbers(&json!({"rows": rows})).iter().map(|number| number.name.to_string()).collect()
+        };
+        assert_eq!(shown(vec![row("syn", true)]), ["rows/stands=true type=syn/octets"]);
+        assert_eq!(
+            shown(vec![row("ack", true), row("syn", false), row("syn", true)])[1..],
+            ["rows/stands=false type=syn/octets", "rows/stands=true type=syn/octets"]
+        );
+        assert_eq!(
+            shown(vec![json!({"n": 1}), row("syn", true), row("syn", true)]),
+            ["rows/0/n", "rows/0 stands=true type=syn/octets", "rows/1 stands=true type=syn/octets"]
+        );
     }
 }

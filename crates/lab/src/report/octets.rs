@@ -11,16 +11,19 @@ use crate::run::evidence::Evidence;
 use crate::run::observe::trace::LinkTrace;
 
 /// The fields that distinguish messages of one type with different sizes.
-const APART: [&str; 2] = ["carrier", "stack_proposal"];
+const APART: [&str; 3] = ["carrier", "stack_proposal", "qos"];
 
 /// The field with the octets that a message carries for an application.
 const CARRIED: &str = "nslp_octets";
 
+/// The field with those of them that describe the traffic and what it needs.
+const DESCRIBED: &str = "qspec_octets";
+
 /// The field with the octets of a message, without those of others in its packet.
 const OWN: &str = "octets";
 
-/// A size of messages: the octets of each layer, and those for the application among them.
-type Size = (Layers, u64);
+/// A size of messages: the octets of each layer, those for the application among them, and those of its QSPEC among these.
+type Size = (Layers, u64, u64);
 
 /// What a row is about: the type of its messages, and their fields of [`APART`].
 type Kind = Vec<(&'static str, Value)>;
@@ -72,8 +75,8 @@ fn of_messages(trace: &LinkTrace, messages: &[&dyn Message]) -> Vec<(Kind, Sizes
         let kind: Kind = [("type", kind)].into_iter().chain(apart).collect();
         let name = kind.iter().map(|(_, value)| value.to_string()).collect::<Vec<_>>().join(" ");
         let (_, sizes) = groups.entry(name).or_insert_with(|| (kind, Sizes::new()));
-        let carried = message.field(CARRIED).and_then(|octets| octets.as_u64()).unwrap_or(0);
-        *sizes.entry((layers, carried)).or_default() += 1;
+        let octets = |name| message.field(name).and_then(|octets| octets.as_u64()).unwrap_or(0);
+        *sizes.entry((layers, octets(CARRIED), octets(DESCRIBED))).or_default() += 1;
     }
     groups.into_values().collect()
 }
@@ -82,14 +85,14 @@ fn of_messages(trace: &LinkTrace, messages: &[&dyn Message]) -> Vec<(Kind, Sizes
 fn of_segments(trace: &LinkTrace) -> BTreeMap<&'static str, Sizes> {
     let mut groups: BTreeMap<_, Sizes> = BTreeMap::new();
     for ((kind, layers), count) in &trace.bare {
-        groups.entry(*kind).or_default().insert((*layers, 0), *count);
+        groups.entry(*kind).or_default().insert((*layers, 0, 0), *count);
     }
     groups
 }
 
 fn row(link: &str, protocol: &str, kind: Kind, sizes: &Sizes) -> Value {
     let most = sizes.iter().max_by_key(|(_, count)| **count);
-    let (layers, carried) = most.map(|(size, _)| *size).unwrap_or_default();
+    let (layers, carried, described) = most.map(|(size, _)| *size).unwrap_or_default();
     let Layers { network, transport, message } = layers;
     // They are a part of the message, so that it has no fewer octets.
     let carried = usize::try_from(carried).unwrap_or(usize::MAX).min(message);
@@ -98,6 +101,10 @@ fn row(link: &str, protocol: &str, kind: Kind, sizes: &Sizes) -> Value {
         .chain(kind)
         .map(|(name, value)| (name.to_owned(), value))
         .collect();
+    let described = usize::try_from(described).unwrap_or(usize::MAX).min(carried);
+    if described > 0 {
+        row.insert("qspec".to_owned(), described.into());
+    }
     let numbers = [
         ("count", sizes.values().sum()),
         ("sizes", sizes.len()),
@@ -161,7 +168,7 @@ mod tests {
             .iter()
             .map(|(kind, sizes)| (kind[0].1.clone(), sizes.keys().copied().collect::<Vec<_>>()))
             .collect();
-        let size = (Layers { network: 20, transport: 32, message: 28 }, 0);
+        let size = (Layers { network: 20, transport: 32, message: 28 }, 0, 0);
         assert_eq!(sizes, [(json!("confirm"), vec![size]), (json!("data"), vec![size])]);
     }
 
@@ -172,7 +179,7 @@ mod tests {
         let frames: Vec<_> =
             frames.into_iter().enumerate().map(|(at, octets)| frame(at + 1, octets)).collect();
         let groups = of_segments(&LinkTrace::read(0, &frames, 0));
-        let size = (Layers { network: 20, transport: 32, message: 0 }, 0);
+        let size = (Layers { network: 20, transport: 32, message: 0 }, 0, 0);
         let wanted = [("ack", Sizes::from([(size, 1)])), ("syn", Sizes::from([(size, 2)]))];
         assert_eq!(groups, wanted.into_iter().collect());
     }

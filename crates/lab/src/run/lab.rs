@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::time::Duration;
 use std::{fs, io};
 
 use anyhow::{Context, Result, anyhow};
-use signalbox_linux::process::Identity;
+use signalbox_linux::process::{Identity, Usage};
 
 use crate::language::merge;
 use crate::plan::Plan;
@@ -163,6 +164,15 @@ impl Lab {
     /// Returns the processes of the daemons that run, with the indexes of their nodes.
     pub(crate) fn processes(&self) -> impl Iterator<Item = (usize, Identity)> {
         self.daemons.iter().map(|(node, daemon)| (*node, daemon.process))
+    }
+
+    /// Returns the processor time that daemons and routing programs have taken which run.
+    pub(crate) fn used(&self) -> Duration {
+        let routing =
+            self.routers.values().flat_map(Router::processes).filter_map(|pid| Identity::of(pid).ok());
+        let all = self.processes().map(|(_, process)| process).chain(routing);
+        // What has ended meanwhile counts already.
+        all.filter_map(|process| Some(Usage::of(&process).ok()?.cpu)).sum()
     }
 
     fn take(&mut self, node: usize) -> Result<Daemon> {

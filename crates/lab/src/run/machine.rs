@@ -108,6 +108,11 @@ impl Watch {
     /// Describes the machine from the start until now.
     #[must_use]
     pub fn machine(&self) -> Machine {
+        self.machine_with(Duration::ZERO)
+    }
+
+    /// The same, where processes of the measurement go on, which have taken this processor time since its start.
+    pub(crate) fn machine_with(&self, going_on: Duration) -> Machine {
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Machine {
             processor: processor(),
@@ -116,15 +121,17 @@ impl Watch {
             kernel: kernel.trim().to_owned(),
             load: self.load,
             // No share here is more exact.
-            others: self.others().map(|others| (others * 1000.0).round() / 1000.0),
+            others: self.others(going_on).map(|others| (others * 1000.0).round() / 1000.0),
         }
     }
 
     #[expect(clippy::cast_precision_loss, reason = "ticks are far below 2^52")]
-    fn others(&self) -> Option<f64> {
+    fn others(&self, going_on: Duration) -> Option<f64> {
         let (before, now) = (self.busy.as_ref()?, Busy::now()?);
         let all = now.all.saturating_sub(before.all);
-        Some(now.others.saturating_sub(before.others) as f64 / all.max(1) as f64)
+        let ticks = sysconf(SysconfVar::CLK_TCK).ok()??;
+        let others = now.others.saturating_sub(before.others) as f64 - going_on.as_secs_f64() * ticks as f64;
+        Some(others.max(0.0) / all.max(1) as f64)
     }
 }
 
@@ -171,6 +178,18 @@ fn memory_kib() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The time of a child counts as that of another program until it is waited for.
+    #[test]
+    fn a_process_of_the_measurement_that_goes_on_is_no_other_program() {
+        let watch = Watch { started: Duration::ZERO, load: 0.0, busy: Some(Busy { all: 0, others: 0 }) };
+        let all = watch.machine_with(Duration::ZERO).others.expect("a share");
+        let busy = Busy::now().expect("it can be read");
+        let half = Duration::from_secs(busy.others / 2 / 100);
+        let rest = watch.machine_with(half).others.expect("a share");
+        assert!((0.4..0.6).contains(&(rest / all)), "{rest} of {all}");
+        assert_eq!(watch.machine_with(Duration::MAX).others, Some(0.0));
+    }
 
     #[test]
     fn the_share_of_other_programs_decides_whether_a_measurement_is_clean() {

@@ -39,7 +39,7 @@ pub fn own() -> Build {
 
 /// A program that took part in a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Program {
+pub struct Program {
     name: &'static str,
     version: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,7 +62,8 @@ pub(crate) fn this() -> &'static [Program] {
 }
 
 /// Returns this program, the daemon and the command. They are looked at once.
-pub(crate) fn all() -> &'static [Program] {
+#[must_use]
+pub fn all() -> &'static [Program] {
     static ALL: OnceLock<Vec<Program>> = OnceLock::new();
     ALL.get_or_init(|| {
         let other = |name, path: anyhow::Result<PathBuf>| {

@@ -284,7 +284,7 @@ pub(crate) mod tests {
             let objects = if is_good { vec![good.clone()] } else { Vec::new() };
             let kept = Kept {
                 command: command.words.clone(),
-                program: Value::Null,
+                made_by: Value::Null,
                 started_unix_us: 1,
                 elapsed_ms: 1000,
                 objects,

@@ -47,7 +47,7 @@ pub(super) fn measure(site: &Site, args: &ForwardArgs) -> Result<Measured> {
         GAPS.map(|(_, gap)| ["node", "bare echo"].map(|name| Row::new(format!("{name}, {gap}")))).into();
     for _ in 0..args.runs {
         let node = through_node(site, args)?;
-        let echo = through_echo(site, args)?;
+        let echo = through_echo(site, args.timed)?;
         for (([row, bare], node), echo) in rows.iter_mut().zip(node).zip(echo) {
             row.add(&node);
             bare.add(&echo);
@@ -132,7 +132,7 @@ fn time(pair: &mut Pair, number: u32) -> Result<(Duration, Duration)> {
 }
 
 /// The same gaps with datagrams of the same size, which a program in the middle returns at once.
-fn through_echo(site: &Site, args: &ForwardArgs) -> Result<Vec<[f64; 4]>> {
+pub(super) fn through_echo(site: &Site, timed: u32) -> Result<Vec<[f64; 4]>> {
     let socket = Site::socket(&site.middle, (MIDDLE_UP, PORT).into())?;
     let entries = signalbox_node::Config::default().entries();
     let config = IoConfig { entries, ipv6: false, intercept: false, ..IoConfig::default() };
@@ -148,7 +148,7 @@ fn through_echo(site: &Site, args: &ForwardArgs) -> Result<Vec<[f64; 4]>> {
                 let mut all = Vec::new();
                 for (gap, _) in GAPS {
                     let mut times = Vec::new();
-                    for _ in 0..args.timed {
+                    for _ in 0..timed {
                         times.push(echoed(&mut io, &mut batch)?);
                         pause(gap);
                     }

@@ -4,6 +4,7 @@ mod bare;
 mod data;
 mod handshakes;
 mod latency;
+pub(in super::super) mod load;
 mod pair;
 pub(super) mod recorded;
 mod source;

@@ -18,6 +18,14 @@ pub(crate) struct RunProgram {
     pub(crate) within: Span,
     #[serde(default)]
     pub(crate) fails: bool,
+    captures: Option<Spanned<bool>>,
+}
+
+impl RunProgram {
+    /// Whether captures stand still until it has ended.
+    pub(crate) fn rests(&self) -> bool {
+        self.captures.as_ref().is_some_and(|captures| !captures.as_ref())
+    }
 }
 
 const fn budget() -> Span {
@@ -40,6 +48,8 @@ impl StepKeys for RunProgram {
             .optional(),
         key("within", "time", "it has to print that line, and to end, within this time").or("\"30s\""),
         key("fails", "boolean", "it is to miss that line or its time, or to end by itself with another status than 0").or("false"),
+        key("captures", "boolean", "whether packets are captured while it runs; only without `until`. A million of them is more than a run keeps")
+            .or("true"),
     ];
 
     fn validate(&self, scope: &Scope<'_>, _id: Option<&Spanned<String>>) -> Result<(), Mistake> {
@@ -53,6 +63,10 @@ impl StepKeys for RunProgram {
             let what =
                 format!("no program `{path}` comes with the lab, expected one of {}", known.join(", "));
             return Err(Mistake::new(self.command.span(), what));
+        }
+        if let Some(captures) = self.captures.as_ref().filter(|_| self.rests() && self.until.is_some()) {
+            let what = "captures rest until a program has ended, so that its step has no `until`";
+            return Err(Mistake::new(captures.span(), what));
         }
         Ok(())
     }

@@ -280,6 +280,11 @@ ping = { from = "a", to = "b", sessions = "${sessions}", interval = "${interval}
             values("interval = { from = \"1ms\", to = \"16ms\", points = 5, scale = \"log\" }"),
             ["1ms", "2ms", "4ms", "8ms", "16ms"]
         );
+        // Three digits would make 1.23 and 1.24 of them.
+        assert_eq!(
+            values("interval = { from = \"1234us\", to = \"1238us\", points = 3 }"),
+            ["1234us", "1236us", "1238us"]
+        );
     }
 
     #[test]

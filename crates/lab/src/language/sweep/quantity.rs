@@ -18,7 +18,7 @@ pub(crate) enum Kind {
     Share,
 }
 
-/// Digits that values between the ends of a range keep, so that people can read them.
+/// Digits that values between the ends of a range keep, so that people can read them. Values that are close to each other keep more.
 const DIGITS: i32 = 3;
 /// The steps of a share in a percent.
 const SHARE_STEPS: f64 = 100.0;
@@ -52,14 +52,15 @@ impl Kind {
         }
     }
 
-    /// Returns a number of this kind as a value of a parameter, rounded as far as people do.
+    /// Returns a number of this kind as a value of a parameter, rounded as far as people do, and by less than a tenth of `step`, the distance
+    /// of its neighbor: so it stays between the ends of its range.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "between the ends of a range"
     )]
-    pub(super) fn value(self, number: f64) -> toml::Value {
-        let short = rounded(number);
+    pub(super) fn value(self, number: f64, step: f64) -> toml::Value {
+        let short = rounded(number, step);
         match self {
             Self::Whole => toml::Value::Integer(number.round() as i64),
             Self::Number => toml::Value::Float(short),
@@ -70,13 +71,14 @@ impl Kind {
     }
 }
 
-/// Keeps the first digits of a number.
+/// Keeps the first digits of a number, and those that tell it from its neighbor.
 #[expect(clippy::cast_possible_truncation, reason = "the logarithm of a number has few digits")]
-fn rounded(number: f64) -> f64 {
+fn rounded(number: f64, step: f64) -> f64 {
     if number == 0.0 {
         return number;
     }
-    let places = DIGITS - 1 - number.abs().log10().floor() as i32;
+    let first = |number: f64| number.abs().log10().floor() as i32;
+    let places = (DIGITS - 1 - first(number)).max(1 - first(step));
     // Division by a power of ten gives 0.3 where a product with 0.1 gives 0.30000000000000004.
     let power = 10_f64.powi(places.abs());
     if places >= 0 { (number * power).round() / power } else { (number / power).round() * power }
@@ -113,7 +115,7 @@ mod tests {
             (Kind::Share, 12.344, "12.34%".into()),
             (Kind::Share, 0.3, "0.3%".into()),
         ] {
-            let (shown, wanted) = (kind.value(number), expected);
+            let (shown, wanted) = (kind.value(number, number), expected);
             match (&shown, &wanted) {
                 // "3160us" is the same time as "3.16ms".
                 (toml::Value::String(_), toml::Value::String(_)) => {

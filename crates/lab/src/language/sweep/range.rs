@@ -64,14 +64,14 @@ impl Span {
             return Err(Mistake::new(self.points.span(), what));
         }
         let last = f64::from(points - 1);
-        let inner = (1..points - 1).map(|number| {
+        let at = |number: u32| {
             let share = f64::from(number) / last;
-            let number = match self.scale {
+            match self.scale {
                 Scale::Linear => low + (high - low) * share,
                 Scale::Log => low * (high / low).powf(share),
-            };
-            kind.value(number)
-        });
+            }
+        };
+        let inner = (1..points - 1).map(|number| kind.value(at(number), at(number) - at(number - 1)));
         // The ends are as they are written.
         let mut values: Vec<_> = std::iter::once(from.clone()).chain(inner).chain([to.clone()]).collect();
         values.dedup_by(|one, other| amount(one) == amount(other));

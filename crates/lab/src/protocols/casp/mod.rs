@@ -136,7 +136,7 @@ mod tests {
         for cut in 1..two.len() {
             let mut seen = Seen::default();
             let mut give = |sequence: u32, syn, payload: &[u8]| {
-                let segment = Segment { src, dst, sequence, syn, ack: !syn, payload };
+                let segment = Segment { src, dst, sequence, acknowledgment: 0, syn, ack: !syn, payload };
                 seen.segment(&frame(1), &ip, &segment);
             };
             give(u32::MAX - 3, true, &[]);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::qos;
 use super::seen::{Carrier, Connection, Content, Message, hex};
 use crate::protocols::fields::{self, Field};
 use crate::protocols::gist::message::Kind;
@@ -12,6 +13,8 @@ use crate::protocols::packet::u16_at;
 /// Length of the common header, and type of the NSLP-Data object (RFC 5971 A.1, A.3.10).
 const COMMON_HEADER: usize = 8;
 const NSLP_DATA: u16 = 8;
+/// NSLPID of the QoS NSLP (RFC 5974).
+const QOS: u16 = 1;
 
 /// The fields of a message.
 pub(super) const FIELDS: &[Field<Message>] = &[
@@ -90,6 +93,16 @@ pub(super) const FIELDS: &[Field<Message>] = &[
         name: "nslp_octets",
         meaning: "octets that it carries for the signaling application: NSLP-Data without its header",
         get: |m| Some(nslp_data(&m.octets)?.len().into()),
+    },
+    Field {
+        name: "qos",
+        meaning: "of the QoS NSLP: `reserve`, `refresh` (a RESERVE without QSPEC), `query`, `response`, `notify`",
+        get: |m| Some(qos::kind(qos_data(m)?)?.into()),
+    },
+    Field {
+        name: "qspec_octets",
+        meaning: "octets of the QSPEC of the QoS NSLP, with the header of its object",
+        get: |m| Some(qos::qspec(qos_data(m)?).into()),
     },
     Field {
         name: "padding",
@@ -171,11 +184,20 @@ fn content(content: Content) -> &'static str {
 
 /// Finds the value of the NSLP-Data object behind the common header.
 fn nslp_data(octets: &[u8]) -> Option<&[u8]> {
-    let mut rest = octets.get(COMMON_HEADER..)?;
+    object(octets.get(COMMON_HEADER..)?, NSLP_DATA)
+}
+
+/// Finds what a message of the QoS NSLP is.
+fn qos_data(message: &Message) -> Option<&[u8]> {
+    nslp_data(&message.octets).filter(|_| u16_at(&message.octets, 4) == Some(QOS))
+}
+
+/// Finds the value of an object of this type. Those of GIST and of its applications have the same header.
+pub(super) fn object(mut rest: &[u8], wanted: u16) -> Option<&[u8]> {
     loop {
         let words = usize::from(u16_at(rest, 2)? & 0x0fff);
         let value = rest.get(4..4 + 4 * words)?;
-        if u16_at(rest, 0)? & 0x0fff == NSLP_DATA {
+        if u16_at(rest, 0)? & 0x0fff == wanted {
             return Some(value);
         }
         rest = &rest[4 + value.len()..];
@@ -197,6 +219,10 @@ fn padding(octets: &[u8]) -> Option<&[u8]> {
 impl fields::Message for Message {
     fn at(&self) -> Duration {
         self.at
+    }
+
+    fn acknowledged(&self) -> Option<Duration> {
+        self.acknowledged
     }
 
     fn outgoing(&self) -> bool {

@@ -2,6 +2,7 @@
 
 mod fields;
 pub(crate) mod message;
+mod qos;
 mod sctp;
 pub(crate) mod seen;
 mod stream;

@@ -33,6 +33,8 @@ pub(crate) struct Message {
     pub(crate) carrier: Carrier,
     /// Since 1970.
     pub(crate) at: Duration,
+    /// When TCP at the other end acknowledged its last octet.
+    pub(crate) acknowledged: Option<Duration>,
     /// The link's first end sent it.
     pub(crate) outgoing: bool,
     /// The number of its frame in the capture of the link.
@@ -75,6 +77,7 @@ impl Message {
         Self {
             carrier: Carrier::Datagram,
             at: frame.at,
+            acknowledged: None,
             outgoing: frame.outgoing,
             frame: frame.number,
             src: ip.src,
@@ -108,6 +111,7 @@ impl Observer for Seen {
         let mut in_stream = |port: u16, gist: Gist<'_>| {
             let message = Message::new(frame, ip, port, 0, gist);
             messages.push(Message { carrier: Carrier::Stream, ..message });
+            messages.len() - 1
         };
         if let Some(Datagram { ip, dst_port, payload }) = Datagram::read(ip) {
             if let Some(gist) = Gist::read(payload) {
@@ -115,10 +119,14 @@ impl Observer for Seen {
                 self.messages.push(Message::new(frame, ip, dst_port, payload_at, gist));
             }
         } else if let Some(segment) = Segment::read(ip) {
-            self.streams.take(&segment, |gist| in_stream(segment.dst.port(), gist));
+            for number in self.streams.take(&segment, |gist| in_stream(segment.dst.port(), gist)) {
+                if let Some(message) = self.messages.get_mut(number) {
+                    message.acknowledged = Some(frame.at);
+                }
+            }
             mark(self.streams.all_mut(), frame);
         } else {
-            self.associations.take(&ip, in_stream);
+            self.associations.take(&ip, |port, gist| _ = in_stream(port, gist));
             mark(self.associations.all_mut(), frame);
         }
     }

@@ -1,6 +1,6 @@
 //! The contents of TCP connections, put into order by sequence number and cut into messages.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -55,6 +55,8 @@ pub(crate) struct Flow {
     order: Ordered,
     /// The number of octets that are cut into messages already.
     cut: usize,
+    /// Where the messages end that are not acknowledged, and their numbers among all messages of the link.
+    sent: VecDeque<(usize, usize)>,
 }
 
 /// What a direction carries, by its first octets.
@@ -80,8 +82,13 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Reads a segment; `message` is called with each GIST message that it completes.
-    pub(super) fn take(&mut self, segment: &Segment<'_>, mut message: impl FnMut(Gist<'_>)) {
+    /// Reads a segment; `message` is called with each GIST message that it completes, and returns the number of this message. Returns the
+    /// numbers of messages that it acknowledges.
+    pub(super) fn take(
+        &mut self,
+        segment: &Segment<'_>,
+        mut message: impl FnMut(Gist<'_>) -> usize,
+    ) -> Vec<usize> {
         let Segment { src, dst, sequence, .. } = *segment;
         let known = self.by_ends.get(&(src, dst)).copied();
         let (connection, direction) = match known {
@@ -96,7 +103,7 @@ impl Streams {
             Some(known) => known,
             None if segment.syn && !segment.ack => self.open(segment),
             // A connection of before the capture, which begins before any daemon; it is ignored.
-            None => return,
+            None => return Vec::new(),
         };
         let connection = &mut self.connections[connection];
         if segment.syn && segment.ack && direction == 1 {
@@ -109,6 +116,11 @@ impl Streams {
             let flow = &mut connection.flows[direction];
             flow.take(sequence, segment.payload);
             flow.cut(&mut message);
+        }
+        if segment.ack {
+            connection.flows[1 - direction].acknowledged(segment.acknowledgment)
+        } else {
+            Vec::new()
         }
     }
 
@@ -150,8 +162,17 @@ impl Flow {
         self.order.octets()
     }
 
+    /// Takes the messages that end before the octet with this number, which the other end expects next.
+    fn acknowledged(&mut self, next: u32) -> Vec<usize> {
+        let come = self.order.start().map_or(0, |start| next.wrapping_sub(start));
+        // More than half of all numbers ahead is behind.
+        let come = if come > u32::MAX / 2 { 0 } else { usize::try_from(come).unwrap_or(0) };
+        let count = self.sent.iter().take_while(|(end, _)| *end <= come).count();
+        self.sent.drain(..count).map(|(_, number)| number).collect()
+    }
+
     /// Cuts complete messages and records.
-    fn cut(&mut self, message: &mut impl FnMut(Gist<'_>)) {
+    fn cut(&mut self, message: &mut impl FnMut(Gist<'_>) -> usize) {
         loop {
             let rest = self.order.octets().get(self.cut..).unwrap_or_default();
             if self.content == Content::Nothing {
@@ -170,7 +191,7 @@ impl Flow {
                         return;
                     }
                     let Some((gist, length)) = Gist::cut(rest) else { return };
-                    message(gist);
+                    self.sent.push_back((self.cut + length, message(gist)));
                     self.messages += 1;
                     length
                 }
@@ -216,8 +237,23 @@ mod tests {
     fn opened() -> Streams {
         let [client, server] = ends();
         let mut streams = Streams::default();
-        let syn = Segment { src: client, dst: server, sequence: START, syn: true, ack: false, payload: &[] };
-        let answer = Segment { src: server, dst: client, sequence: 7, ack: true, ..syn };
+        let syn = Segment {
+            src: client,
+            dst: server,
+            sequence: START,
+            acknowledgment: 0,
+            syn: true,
+            ack: false,
+            payload: &[],
+        };
+        let answer = Segment {
+            src: server,
+            dst: client,
+            sequence: 7,
+            acknowledgment: START.wrapping_add(1),
+            ack: true,
+            ..syn
+        };
         for segment in [syn, syn, answer] {
             streams.take(&segment, |_| panic!("no message"));
         }
@@ -234,12 +270,14 @@ mod tests {
                 src,
                 dst,
                 sequence: START.wrapping_add(1 + at),
+                acknowledgment: 8,
                 syn: false,
                 ack: true,
                 payload: &octets[piece.clone()],
             };
             streams.take(&segment, |gist| {
                 seen.push((gist.kind, gist.session.map_or(0, |session| session[0])));
+                seen.len() - 1
             });
         }
         seen
@@ -269,6 +307,33 @@ mod tests {
         }
     }
 
+    /// The sequence numbers of the messages wrap around.
+    #[test]
+    fn a_message_is_acknowledged_when_its_last_octet_is() {
+        let octets = [data(1), data(2), data(3)].concat();
+        let mut streams = opened();
+        feed(&mut streams, &octets, &[0..108]);
+        let [client, server] = ends();
+        let mut answer = |octets: u32| {
+            let acknowledgment = START.wrapping_add(1 + octets);
+            let segment = Segment {
+                src: server,
+                dst: client,
+                sequence: 8,
+                acknowledgment,
+                syn: false,
+                ack: true,
+                payload: &[],
+            };
+            streams.take(&segment, |_| panic!("no message"))
+        };
+        assert_eq!(answer(35), Vec::<usize>::new());
+        assert_eq!(answer(36), [0]);
+        assert_eq!(answer(0), Vec::<usize>::new(), "an old one");
+        assert_eq!(answer(108), [1, 2]);
+        assert_eq!(answer(108), Vec::<usize>::new(), "once");
+    }
+
     #[test]
     fn a_gap_holds_back_what_is_behind_it() {
         let octets = [data(1), data(2)].concat();
@@ -296,7 +361,7 @@ mod tests {
     fn the_same_ports_again_are_another_connection() {
         let mut streams = opened();
         let [src, dst] = ends();
-        let syn = Segment { src, dst, sequence: 99, syn: true, ack: false, payload: &[] };
+        let syn = Segment { src, dst, sequence: 99, acknowledgment: 0, syn: true, ack: false, payload: &[] };
         streams.take(&syn, |_| panic!("no message"));
         let connections = streams.finish();
         assert_eq!(connections.len(), 2);

@@ -176,6 +176,7 @@ mod tests {
         }
         Message {
             carrier: Carrier::Datagram,
+            acknowledged: None,
             at: Duration::from_micros(us),
             outgoing: true,
             frame: 1,

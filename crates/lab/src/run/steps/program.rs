@@ -80,10 +80,15 @@ impl Act for RunProgram {
         let mut command = Command::new(words.next().context("a command has at least one word")?);
         command.args(words).env("SIGNALBOX_SOCKET", places::socket(&plan.name, &plan.nodes[node].name));
         let record = ProgramRun { id: Some(id.to_owned()), node, started: now()?, ..ProgramRun::default() };
-        let mut program = Process::start(&plan.nodes[node].namespace, command, record, self.within.0)?;
-        let came = program.wait(&run.evidence, |evidence, line| {
-            self.until.as_ref().is_some_and(|until| is_line(&evidence.plan, until, line))
-        })?;
+        let (evidence, namespace) = (&run.evidence, &plan.nodes[node].namespace);
+        let wait = || {
+            let mut program = Process::start(namespace, command, record, self.within.0)?;
+            let came = program.wait(evidence, |evidence, line| {
+                self.until.as_ref().is_some_and(|until| is_line(&evidence.plan, until, line))
+            })?;
+            anyhow::Ok((program, came))
+        };
+        let (mut program, came) = if self.rests() { run.captures.resting(plan, wait) } else { wait() }?;
         program.run.silent = self.until.is_some() && !came;
         run.programs.push(program);
         Ok(())
