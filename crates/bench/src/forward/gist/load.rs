@@ -213,8 +213,8 @@ struct Noted {
     /// When the last message of each session was sent.
     data_sent: HashMap<SessionId, Instant>,
     queries_sent: HashMap<SessionId, Instant>,
-    /// The Ping that had the last reply.
-    replied: Option<u64>,
+    /// The Ping whose reply is waited for.
+    awaited: Option<u64>,
     refused: Option<String>,
 }
 
@@ -244,7 +244,7 @@ impl Noted {
             Seen::Event(Event::Ping { id, event }) => match event {
                 PingEvent::Reply(reply) => {
                     self.round_trips.push(reply.rtt);
-                    self.replied = Some(id);
+                    self.awaited = self.awaited.filter(|awaited| *awaited != id);
                 }
                 PingEvent::Lost { .. } => self.lost += 1,
                 PingEvent::Refused(refusal) => self.refused = Some(refusal.to_string()),
@@ -309,10 +309,10 @@ impl Load<'_> {
         let mut times = Vec::new();
         for number in self.args.sessions..self.args.sessions + self.args.timed {
             let begin = Instant::now();
-            self.noted.replied = None;
+            self.noted.awaited = Some(number.into());
             self.start(number, Some(1))?;
             self.pair.source.flush();
-            while self.noted.replied != Some(number.into()) {
+            while self.noted.awaited.is_some() {
                 self.turn()?;
                 ensure!(begin.elapsed() < TIMEOUT, "a new session had no reply");
             }
