@@ -32,6 +32,8 @@ if [ "${1:-}" = test ] && [ ! -e /usr/include/usrsctp.h ]; then packages+=(libus
 if [ "${1:-}" = test ]; then need tshark tshark; fi
 # A program that knows nothing of reservations, for the scenarios of `signalbox run`.
 if [ "${1:-}" = test ]; then need iperf3 iperf3; fi
+# A program that asks routers for ports, which knows nothing of this suite.
+if [ "${1:-}" = test ]; then need natpmpc natpmpc; fi
 # Counts the instructions of each message.
 if [ "${1:-}" = test ]; then need valgrind valgrind; fi
 # Virtual machines with other kernels; the rest of what they need is fetched and not installed.

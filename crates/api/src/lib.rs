@@ -63,6 +63,14 @@ pub mod casp {
     );
 }
 
+/// Ports that programs ask for by PCP (RFC 6887) and NAT-PMP (RFC 6886).
+pub mod mapping {
+    package!(
+        /// Version 1.
+        v1, "signalbox.mapping.v1.rs"
+    );
+}
+
 /// The Ping NSLP.
 pub mod ping {
     package!(

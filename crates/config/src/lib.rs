@@ -225,6 +225,11 @@ impl Config {
                 let message = format!("{name} needs gist: add \"gist\", or remove \"{name}\"");
                 keys.fault(&["node.protocols"], &message);
             }
+            if section.needs_natfw() && !node.runs("natfw") {
+                let message = format!("{name} needs natfw: add \"natfw\" and \"gist\", or remove \"{name}\"");
+                keys.fault(&["node.protocols"], &message);
+                continue;
+            }
             section.check(protocols, keys);
             section.openings(keys);
         }

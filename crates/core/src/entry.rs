@@ -46,7 +46,8 @@ pub struct EntryRequest {
     pub reports: bool,
     /// Another protocol may have the same entry. Then this one is asked first which packets it takes.
     pub shared: bool,
-    /// The interfaces by which the packets to intercept come in. Only entries of ICMP Echo use it.
+    /// The interfaces by which packets come in: with ICMP Echo those to intercept, with UDP all, where others than the named ones are
+    /// left out. The driver drops what comes by others. A kernel without interception cannot: the protocol looks again.
     pub interfaces: Interfaces,
     /// Packets whose source nothing in them proves; `None`: there are none.
     pub unproved: Option<Unproved>,

@@ -19,7 +19,7 @@ use prost::{Message, Name};
 use prost_reflect::{DescriptorPool, DynamicMessage};
 use serde::ser::Error as _;
 use serde_json::Error;
-use signalbox_api::{boomerang, casp, gist, ping, qos, rsvp, v1};
+use signalbox_api::{boomerang, casp, gist, mapping, ping, qos, rsvp, v1};
 
 use object::{Line, Object};
 pub use schema::schemas;
@@ -71,6 +71,7 @@ lines! {
         "gist_peer" => gist::v1::Peer,
         "gist_association" => gist::v1::Association,
         "gist_binding" => gist::v1::Binding,
+        "mapping" => mapping::v1::Mapping,
         "qos_session" => qos::v1::Session,
         "rsvp_session" => rsvp::v1::Session,
         "rsvp_neighbor" => rsvp::v1::Neighbor,

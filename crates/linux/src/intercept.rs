@@ -6,7 +6,8 @@
 //! there were no rule. A daemon that has ended therefore stops no packet.
 //!
 //! Packets of an entry whose source nothing proves are dropped at the hook input if the route to their source leaves by another
-//! interface, like a reverse path filter. All that this node takes passes that hook.
+//! interface, like a reverse path filter. All that this node takes passes that hook. There also what comes to a UDP port that is for some
+//! interfaces by another one is dropped.
 //!
 //! A VRF has a table of its own, for its packets alone (`scope.rs`). There the kernel compares the source of a message with the routes of
 //! the VRF only: the interface by which it came in does not count.
@@ -296,6 +297,8 @@ enum Planned<'a> {
     Tested,
     /// What comes in by an interface is not compared.
     Excepted { interface: &'a str, entry: Entry },
+    /// Packets that come by other interfaces than those of their entry are dropped.
+    Elsewhere { entry: Entry },
     /// Packets that do not come from where their source is are dropped.
     Unproved { interface: Option<&'a str>, entry: Entry, condition: Option<Match> },
 }
@@ -312,6 +315,10 @@ struct Packets<'a> {
 /// The rules of a family.
 fn plan(config: &IoConfig, ipv6: bool, compares: bool) -> Vec<Planned<'_>> {
     let mut planned = if compares { plan_unproved(config) } else { Vec::new() };
+    for (entry, served) in config.entries.iter().filter_map(confined) {
+        planned.extend(served.map(|interface| Planned::Excepted { interface, entry }));
+        planned.push(Planned::Elsewhere { entry });
+    }
     // In a VRF there is no self-test.
     if config.scope.is_all() && config.entries.iter().any(|request| datagrams(request).is_some()) {
         planned.push(Planned::Tested);
@@ -364,6 +371,14 @@ fn compared(request: &EntryRequest) -> Option<(Entry, &Unproved)> {
     }
 }
 
+/// A UDP entry of some interfaces only, and these.
+fn confined(request: &EntryRequest) -> Option<(Entry, impl Iterator<Item = &str>)> {
+    let Interfaces { named, others } = &request.interfaces;
+    let confined = matches!(request.entry, Entry::Udp(_)) && request.receive && !*others;
+    let served = named.iter().filter(|(_, chosen)| *chosen).map(|(name, _)| name.as_str());
+    confined.then_some((request.entry, served))
+}
+
 fn judges_sources(config: &IoConfig) -> bool {
     config.entries.iter().any(|request| compared(request).is_some())
 }
@@ -388,7 +403,7 @@ impl Planned<'_> {
             Self::Arriving { .. } => ARRIVING,
             Self::Sent { .. } => SENT,
             Self::Tested => TESTED,
-            Self::Excepted { .. } | Self::Unproved { .. } => UNPROVED,
+            Self::Excepted { .. } | Self::Elsewhere { .. } | Self::Unproved { .. } => UNPROVED,
         }
     }
 
@@ -419,6 +434,12 @@ impl Planned<'_> {
                 of_entry(rule, entry);
                 scope.arrived_by(rule, interface);
                 expression::accept(rule);
+            }
+            Self::Elsewhere { entry } => {
+                scope.packets(rule);
+                of_entry(rule, entry);
+                expression::counter(rule);
+                expression::drop(rule);
             }
             Self::Unproved { interface, entry, condition } => {
                 scope.packets(rule);
@@ -526,6 +547,8 @@ fn compose_conditions(
 
 /// Whether there are rules to install.
 pub(crate) fn is_wanted(config: &IoConfig) -> bool {
-    let lays = |request| datagrams(request).is_some() || compared(request).is_some();
+    let lays = |request: &EntryRequest| {
+        datagrams(request).is_some() || compared(request).is_some() || confined(request).is_some()
+    };
     config.intercept && config.entries.iter().any(lays)
 }

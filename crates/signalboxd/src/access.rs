@@ -235,6 +235,7 @@ mod tests {
         assert_eq!(
             administered,
             [
+                "/signalbox.mapping.v1.Mappings/DeleteMapping",
                 "/signalbox.rsvp.v1.Rsvp/DeleteSenders",
                 "/signalbox.rsvp.v1.Rsvp/ForgetNeighbor",
                 "/signalbox.v1.Node/ReloadConfig",

@@ -12,7 +12,7 @@ use signalbox_core::{Count, Counter, Time};
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Counters, by subsystem and field, whose growth is logged.
-pub(crate) const TROUBLE: [(&str, &str); 72] = [
+pub(crate) const TROUBLE: [(&str, &str); 73] = [
     ("daemon", "receive_failed"),
     ("daemon", "clients_too_slow"),
     ("daemon", "indications_lost"),
@@ -64,6 +64,7 @@ pub(crate) const TROUBLE: [(&str, &str); 72] = [
     ("rsvp_neighbors", "clock_differs"),
     ("rsvp_neighbors", "distant"),
     ("rsvp_neighbors", "wrong_source"),
+    ("mapping", "lost"),
     ("gist_nat", "malformed"),
     ("gist_nat", "untranslatable"),
     ("gist_nat", "untranslated"),

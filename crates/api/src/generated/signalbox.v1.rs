@@ -366,6 +366,8 @@ pub enum Protocol {
     Casp = 7,
     /// The GIST-aware NAT gateway (RFC 5971 section 7.2).
     GistNat = 8,
+    /// The front end for programs that ask by PCP (RFC 6887) and NAT-PMP (RFC 6886).
+    Mapping = 9,
 }
 impl Protocol {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -383,6 +385,7 @@ impl Protocol {
             Self::Natfw => "PROTOCOL_NATFW",
             Self::Casp => "PROTOCOL_CASP",
             Self::GistNat => "PROTOCOL_GIST_NAT",
+            Self::Mapping => "PROTOCOL_MAPPING",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -397,6 +400,7 @@ impl Protocol {
             "PROTOCOL_NATFW" => Some(Self::Natfw),
             "PROTOCOL_CASP" => Some(Self::Casp),
             "PROTOCOL_GIST_NAT" => Some(Self::GistNat),
+            "PROTOCOL_MAPPING" => Some(Self::Mapping),
             _ => None,
         }
     }

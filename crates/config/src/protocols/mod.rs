@@ -6,6 +6,7 @@ mod boomerang;
 mod casp;
 pub(crate) mod gist;
 mod gist_nat;
+mod mapping;
 mod natfw;
 mod ping;
 mod qos;
@@ -82,6 +83,11 @@ pub(crate) trait Protocol {
 
     /// Whether it is a signaling application of GIST.
     fn needs_gist(&self) -> bool {
+        false
+    }
+
+    /// Whether it asks NATFW for what it opens. NATFW stands before it in [`protocols!`].
+    fn needs_natfw(&self) -> bool {
         false
     }
 
@@ -165,6 +171,7 @@ protocols! {
     natfw: natfw::Natfw, natfw::MEANING;
     gist_nat: gist_nat::GistNat, gist_nat::MEANING;
     casp: casp::Casp, casp::MEANING;
+    mapping: mapping::Mapping, mapping::MEANING;
     #[cfg(feature = "test-protocol")]
     beacon: beacon::Beacon, beacon::MEANING;
 }

@@ -365,3 +365,39 @@ fn natfw_needs_no_associations() {
     let with_port = format!("{plain}[gist.associations]\ntcp_port = 270\n");
     assert!(settings(&with_port).natfw.unwrap().reliable);
 }
+
+/// Programs are served at interfaces inside only, and where NATFW opens for them.
+#[test]
+fn mapping_is_for_hosts_inside() {
+    const RUNS: &str = "node.protocols = [\"gist\", \"natfw\", \"mapping\"]\n\
+                        [interfaces.lan]\nnatfw.side = \"inside\"\n[interfaces.wan]\nnatfw.side = \"outside\"\n";
+    const NAT: &str = "[natfw]\nrole = \"nat\"\n";
+    let text = "[mapping]\ninterfaces = [\"lan\"]\nprotocols = [\"pcp\"]\nfrom = [\"192.168.1.0/24\"]\n\
+                towards = \"203.0.113.9\"\nmax_lifetime = \"1h\"\nmax_per_host = 7\n";
+    let mapping = settings(&format!("{RUNS}{NAT}{text}")).mapping.unwrap();
+    assert_eq!((mapping.engine.pcp, mapping.engine.nat_pmp, mapping.engine.translates), (true, false, true));
+    assert_eq!(mapping.engine.interfaces, ["lan"]);
+    assert_eq!((mapping.engine.from[0].len, mapping.towards), (24, [203, 0, 113, 9].into()));
+    assert_eq!((mapping.engine.max_lifetime, mapping.engine.max_of_host), (Duration::from_secs(3600), 7));
+    let firewall =
+        settings(&format!("{RUNS}[natfw]\nrole = \"firewall\"\n[mapping]\ninterfaces = \"lan\"\n"));
+    assert!(!firewall.mapping.unwrap().engine.translates, "NAT-PMP is for NATs");
+    assert!(settings("node.protocols = [\"gist\", \"natfw\"]\n").mapping.is_none(), "off by default");
+    for (text, part) in [
+        (format!("{RUNS}{NAT}"), "needs an interface"),
+        (format!("{RUNS}{NAT}[mapping]\ninterfaces = [\"wan\"]\n"), "wan is not inside"),
+        (format!("{RUNS}{NAT}[mapping]\ninterfaces = [\"lan\", \"dmz\"]\n"), "dmz is not inside"),
+        (format!("{RUNS}[mapping]\ninterfaces = [\"lan\"]\n"), "mapping opens nothing by itself"),
+        ("node.protocols = [\"mapping\"]\n".to_owned(), "mapping needs natfw"),
+        (format!("{RUNS}{NAT}[mapping]\nprotocols = []\n"), "write one at least"),
+        (format!("{RUNS}{NAT}[mapping]\ntowards = \"2001:db8::1\"\n"), "write an IPv4 address"),
+        (format!("{RUNS}{NAT}[mapping]\nmax_filters = 9\n"), "1 to 8"),
+        (
+            format!("{RUNS}{NAT}[mapping]\nmin_lifetime = \"2h\"\nmax_lifetime = \"1h\"\n"),
+            "longer than max_lifetime",
+        ),
+    ] {
+        let found = read(&text).unwrap_err();
+        assert!(found.iter().any(|one| one.contains(part)), "{text}: {found:?}");
+    }
+}

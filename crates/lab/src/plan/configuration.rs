@@ -147,6 +147,7 @@ mod tests {
             let alone = found(&format!("\"{protocol}\""));
             match protocol {
                 "gist_nat" => assert!(alone[0].contains("gist_nat needs an inside"), "{alone:?}"),
+                "mapping" => assert!(alone[0].contains("mapping needs natfw"), "{alone:?}"),
                 "ping" | "qos" | "natfw" => {
                     assert!(alone[0].contains(&format!("{protocol} needs gist")), "{alone:?}");
                     let both = found(&format!("\"gist\", \"{protocol}\""));

@@ -10,6 +10,7 @@ pub(crate) mod fields;
 pub(crate) mod frame;
 pub(crate) mod gist;
 mod gist_nat;
+mod mapping;
 mod natfw;
 pub(crate) mod packet;
 mod ping;
@@ -34,6 +35,7 @@ const PROTOCOLS: &[&dyn Protocol] = &[
     &natfw::Natfw,
     &gist_nat::GistNat,
     &casp::Casp,
+    &mapping::Mapping,
 ];
 
 /// Names of protocols.

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 
 use anyhow::Result;
 use clap::Args;
+use signalbox_api::mapping::v1 as mapping;
+use signalbox_api::mapping::v1::mappings_client::MappingsClient;
 use signalbox_api::rsvp::v1 as rsvp;
 use signalbox_api::rsvp::v1::rsvp_client::RsvpClient;
 use signalbox_api::v1;
@@ -15,6 +17,7 @@ use tonic::transport::Channel;
 use super::rsvp::args::DataArgs;
 use super::{Run, subcommands};
 use crate::arguments::NodeArgs;
+use crate::arguments::values::ip_protocol;
 use crate::client::{self, answer, block_on, refusal};
 use crate::exit::{Exit, Refusal, exit_status, usage};
 use crate::print::hex;
@@ -32,6 +35,8 @@ subcommands! {
         Reservation(ReservationArgs),
         /// End a session through firewalls and NATs, and close what this node opened for it. The other nodes close it too.
         Pinhole(PinholeArgs),
+        /// End a port that a program on a host has by PCP or NAT-PMP, and close it at all nodes of the path.
+        Mapping(MappingArgs),
         /// End RSVP's path state of a session that other nodes sent, and the reservations for it. The nodes behind this one are informed.
         Senders(SendersArgs),
         /// Forget what RSVP knows of a neighbor: it is sent whole messages again, as a new one. Reservations stay.
@@ -40,12 +45,14 @@ subcommands! {
 }
 
 const HELP: &str = concat!(
-    exit_status!("ended", "there is no such reservation, session, sender or neighbor"),
+    exit_status!("ended", "there is no such reservation, session, mapping, sender or neighbor"),
     "EXAMPLES:\n",
     "  signalbox show reservations\n",
     "  signalbox clear reservation 17\n",
     "  signalbox show pinholes\n",
     "  signalbox clear pinhole 5d41402abc4b2a76\n",
+    "  signalbox show mappings\n",
+    "  signalbox clear mapping 192.168.1.20 --proto tcp --port 22000\n",
     "  signalbox show rsvp sessions\n",
     "  signalbox clear senders 192.0.2.9 --proto udp --dport 5004 --source 198.51.100.1\n",
     "  signalbox show rsvp neighbors\n",
@@ -54,6 +61,7 @@ const HELP: &str = concat!(
     "Of a neighbor of RSVP the node forgets refresh reduction, MESSAGE_IDs and Hellos. It sends the neighbor all state\n",
     "again, and asks for the state that the neighbor only refreshes by summaries. Sequence numbers of INTEGRITY stay:\n",
     "they stop old messages.\n",
+    "A program whose mapping ended may ask again: to refuse it then, change the rules first.\n",
     "Counters are not cleared: they are those of the metrics, and only grow.",
 );
 
@@ -115,6 +123,40 @@ impl Run for PinholeArgs {
         })?;
         if !self.json {
             writeln!(std::io::stdout(), "session {} is ended", hex(&session))?;
+        }
+        Ok(Exit::Yes)
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+struct MappingArgs {
+    /// Address of the host.
+    host: IpAddr,
+    /// IP protocol: a name or a number.
+    #[arg(long = "proto", value_name = "IP-PROTOCOL", value_parser = ip_protocol)]
+    ip_protocol: u8,
+    /// Port of the host.
+    #[arg(long)]
+    port: u16,
+    /// Print errors as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+impl Run for MappingArgs {
+    fn run(self) -> Result<Exit> {
+        let inside = v1::Endpoint { address: self.host.to_string(), port: Some(self.port.into()) };
+        let request =
+            mapping::DeleteMappingRequest { inside: Some(inside), ip_protocol: self.ip_protocol.into() };
+        block_on(async {
+            let mut client = MappingsClient::new(client::channel(&self.node.socket).await?);
+            answer(client.delete_mapping(request).await)
+        })?;
+        if !self.json {
+            writeln!(std::io::stdout(), "the mapping of {} port {} is ended", self.host, self.port)?;
         }
         Ok(Exit::Yes)
     }

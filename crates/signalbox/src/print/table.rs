@@ -5,7 +5,7 @@ use std::io::Write;
 use anyhow::Result;
 use comfy_table::Table;
 use comfy_table::presets;
-use signalbox_api::{boomerang, casp, gist, qos, rsvp, v1};
+use signalbox_api::{boomerang, casp, gist, mapping, qos, rsvp, v1};
 use signalbox_json::Row;
 use tonic::{Response, Status, Streaming};
 
@@ -45,6 +45,7 @@ pages! {
     gist::v1::ListPeersResponse: gist::v1::Peer, peers;
     gist::v1::ListAssociationsResponse: gist::v1::Association, associations;
     gist::v1::ListBindingsResponse: gist::v1::Binding, bindings;
+    mapping::v1::ListMappingsResponse: mapping::v1::Mapping, mappings;
     qos::v1::ListSessionsResponse: qos::v1::Session, sessions;
     rsvp::v1::ListSessionsResponse: rsvp::v1::Session, sessions;
     rsvp::v1::ListNeighborsResponse: rsvp::v1::Neighbor, neighbors;

@@ -73,6 +73,8 @@ reasons! {
     NoNeighbor, "NO_NEIGHBOR", NotFound;
     /// There is no such session of the NATFW application, or it ended.
     NoPinhole, "NO_PINHOLE", NotFound;
+    /// No host has such a mapping, or it ended.
+    NoMapping, "NO_MAPPING", NotFound;
     /// The configuration file cannot be read.
     ConfigUnreadable, "CONFIG_UNREADABLE", FailedPrecondition;
     /// The user has no role that allows the call.

@@ -17,6 +17,10 @@ pub(crate) fn whole_node() -> Node {
     config.boomerang = Some(Default::default());
     config.natfw = Some(Default::default());
     config.gist_nat = Some(Default::default());
+    config.mapping = Some(signalbox_node::MappingConfig {
+        engine: signalbox_node::mapping::Config { interfaces: vec!["eth7".into()], ..Default::default() },
+        ..Default::default()
+    });
     config.casp = Some(signalbox_node::casp::Config {
         qos: Some(Default::default()),
         natfw: Some(Default::default()),

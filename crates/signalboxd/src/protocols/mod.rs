@@ -8,6 +8,7 @@ pub(crate) mod applications;
 pub(crate) mod boomerang;
 pub(crate) mod casp;
 pub(crate) mod gist;
+pub(crate) mod mapping;
 pub(crate) mod natfw;
 pub(crate) mod ping;
 pub(crate) mod qos;
@@ -39,6 +40,7 @@ pub(crate) fn services(api: &Api) -> Result<Services> {
         Route::to(rsvp::service::server(api)),
         Route::to(boomerang::service::server(api)),
         Route::to(casp::service::server(api)),
+        Route::to(mapping::service::server(api)),
         api::standard::health(),
         api::standard::reflection()?,
     ];

@@ -8,6 +8,7 @@ mod counters;
 mod decisions;
 mod gist;
 mod interfaces;
+mod mappings;
 mod pinholes;
 mod qos;
 mod repeat;
@@ -88,7 +89,7 @@ const HELP: &str = concat!(
     "  signalbox show reservations --watch=500ms\n",
     "  signalbox show reservations --watch --json\n\n",
     "JSON: one row a line; with --watch a line of the type view before the rows of each view. The types are node, interface, metric, config, reservation, decision, pinhole, standing_request, gist_session, gist_peer,\n",
-    "gist_association, gist_binding, qos_session, rsvp_session, rsvp_neighbor, rsvp_interface, boomerang_flow, boomerang_guesses, casp_session, casp_peer; docs/schema/ describes each.",
+    "gist_association, gist_binding, mapping, qos_session, rsvp_session, rsvp_neighbor, rsvp_interface, boomerang_flow, boomerang_guesses, casp_session, casp_peer; docs/schema/ describes each.",
 );
 
 /// Defines the views: a line for each, with its help, its name, its arguments and the function that shows it.
@@ -148,6 +149,9 @@ views! {
     /// Passages through firewalls and NATs, and what this node opened for them.
     #[command(after_help = view_help!("pinhole", "pinholes", "pinholes --address 192.0.2.9 --json"))]
     Pinholes(pinholes::PinholesArgs) => pinholes::show,
+    /// Ports that programs on hosts have by PCP and NAT-PMP.
+    #[command(after_help = view_help!("mapping", "mappings", "mappings --address 192.168.1.20 --json"))]
+    Mappings(ListArgs) => mappings::show,
     /// Standing requests: what the configuration asks for by itself, and what became of it.
     #[command(after_help = view_help!(
         "standing_request",

@@ -128,7 +128,9 @@ fn of_event(event: &Event) -> Vec<io::Result<Input>> {
             [escape, key(*code, *modifiers)].map(|key| key.map(Input::Key))
         }
         Event::Resize(..) => [Some(Input::Resized), None],
-        _ => [None, None],
+        Event::Key(_) | Event::FocusGained | Event::FocusLost | Event::Mouse(_) | Event::Paste(_) => {
+            [None, None]
+        }
     };
     inputs.into_iter().flatten().map(Ok).collect()
 }
