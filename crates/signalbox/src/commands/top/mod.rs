@@ -1,5 +1,5 @@
 //! `signalbox top`: the state of the node on one screen of a terminal, again and again. What is known and where the user is
-//! ([`model`]) is apart from what is drawn ([`draw`]); this module joins both to the daemon ([`ask`]) and the terminal ([`terminal`]).
+//! ([`model`]) is apart from what is drawn ([`draw`]); this module joins both to the daemon ([`mod@ask`]) and the terminal ([`terminal`]).
 
 mod ask;
 mod draw;
