@@ -131,7 +131,9 @@ impl Rig {
 
     /// The command with these options, for a script of bash.
     fn command(&self, options: &[&str], script: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_signalbox"));
+        // Who runs the tests may ignore signals, as a shell does for what it starts in the background.
+        let mut command = Command::new("env");
+        command.args(["--default-signal", env!("CARGO_BIN_EXE_signalbox")]);
         command.args(["run", "--rate", "1mbit", "--to", "127.0.0.1", "--to", "::1"]).args(options);
         command.args(["--", "bash", "-c", script]).env("SIGNALBOX_SOCKET", self.directory.join("sock"));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -153,8 +155,14 @@ impl Drop for Rig {
 
 /// Waits for the end of a program without holding up the daemon.
 async fn output(child: Child) -> Output {
-    let ended = tokio::task::spawn_blocking(move || child.wait_with_output().unwrap());
-    tokio::time::timeout(LONG, ended).await.expect("it ends").unwrap()
+    let group = format!("-{}", child.id());
+    let mut ended = tokio::task::spawn_blocking(move || child.wait_with_output().unwrap());
+    let Ok(output) = tokio::time::timeout(LONG, &mut ended).await else {
+        // The test would wait for it all the same.
+        Command::new("kill").args(["-s", "KILL", "--", &group]).status().unwrap();
+        panic!("it does not end: {:?}", ended.await.unwrap());
+    };
+    output.unwrap()
 }
 
 fn text(octets: &[u8]) -> &str {
