@@ -204,7 +204,8 @@ mod tests {
                 std::env::temp_dir().join(format!("signalbox-execute-{}-{name}", std::process::id()));
             let store = Store::open(&directory).expect("writable");
             let program = directory.join("program");
-            fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("writable");
+            fs::write(&program, format!("#!/usr/bin/env -S --default-signal sh\n{script}\n"))
+                .expect("writable");
             fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("ours");
             Self { executor: Executor::of(program), store, directory }
         }

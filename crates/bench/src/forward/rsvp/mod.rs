@@ -41,8 +41,8 @@ const WARM_UP: u32 = 64;
 EXAMPLES:
   signalbox bench forward rsvp
   signalbox bench forward rsvp --sessions 100000 --refresh-reduction --runs 1 --json
-  signalbox bench forward rsvp --fill 10000,60000,1000000 --runs 1     a table that fills, with the cost of each step
-  signalbox bench forward rsvp --unpinned     the kernel chooses the processors, as on a router")]
+  signalbox bench forward rsvp --fill 10000,60000,1000000 --runs 1
+  signalbox bench forward rsvp --unpinned")]
 pub struct RsvpForwardArgs {
     /// Sessions to set up
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=2_000_000))]
